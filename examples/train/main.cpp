@@ -1,6 +1,8 @@
 // Trains an image classifier on dptk's own networks, with one replica per rank:
 //   mpirun -np 2 train --model convnet --dataset digits
 //   dptk-run --nproc-per-node 2 -- train --device cuda --precision bf16 --cuda-graph
+//   train --parallel dp --replicas 2 --batch-size 64
+#include <dptk/comm/thread.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/nn/precision.hpp>
@@ -400,6 +402,19 @@ void run(dptk::ProcessGroup& group, const Options& options) {
     load_and_train(group, options, load_data);
 }
 
+/// Runs the replicas of --parallel dp, each as a rank on a thread of its own.
+void run_replicas(const Options& options) {
+    dptk::launch_threads(*options.replicas, [&](dptk::ProcessGroup& group) {
+        try {
+            run(group, options);
+        } catch (const dptk::Error&) {
+            throw;
+        } catch (const std::exception& error) {
+            throw dptk::Error("rank " + std::to_string(group.rank()) + ": " + error.what());
+        }
+    });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -408,13 +423,16 @@ int main(int argc, char** argv) {
         const dptk::StopSignals signals;
         dptk::ProcessGroup group = dptk::init_process_group();
         rank = group.rank();
-        const ParsedOptions parsed =
-            parse_options(argc, argv, [&](const std::string& path) { return inputs_of_rank_0(group, path); });
+        const ParsedOptions parsed = parse_options(
+            argc, argv, group.size(), [&](const std::string& path) { return inputs_of_rank_0(group, path); });
         if (rank == 0 && !parsed.warning.empty())
             std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
             dptk::StopSignals::set_grace_time(std::chrono::seconds(parsed.options->grace));
-            run(group, *parsed.options);
+            if (parsed.options->parallel == "dp")
+                run_replicas(*parsed.options);
+            else
+                run(group, *parsed.options);
         } else if (rank == 0) {
             std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
         }

@@ -4,7 +4,11 @@
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
+#ifdef DPTK_WITH_CUDNN
+#include <dptk/core/cuda/device.hpp>
+#endif
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -20,8 +24,16 @@ namespace {
 
 #ifdef DPTK_WITH_CUDNN
 constexpr bool is_built_with_cuda = true;
+
+int visible_gpus() {
+    return dptk::cuda::device_count();
+}
 #else
 constexpr bool is_built_with_cuda = false;
+
+int visible_gpus() {
+    return 0;
+}
 #endif
 
 #ifdef DPTK_WITH_IMAGES
@@ -159,6 +171,37 @@ void check_device(Settings& settings, const Options& options) {
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
 
+constexpr std::string_view one_rank_per_device =
+    "start one rank per device with --parallel ddp, which computes the same";
+
+/// Sets the number of replicas if it has its default, and divides the batch among them.
+void set_replicas(Settings& settings, Options& options, int processes) {
+    const bool is_dp = options.parallel == "dp";
+    settings.require("replicas", "parallel", is_dp, "needs --parallel dp");
+    if (!is_dp) return;
+    if (processes > 1)
+        settings.fail("parallel", "dp needs a single process, and the launcher started " +
+                                      std::to_string(processes) +
+                                      " ranks: " + std::string(one_rank_per_device));
+    if (options.device == "cuda") {
+        const int gpus = visible_gpus();  // if it is 0, train_on_gpu() throws
+        if (!options.replicas) options.replicas = std::max(1, gpus);
+        if (gpus > 0 && *options.replicas > gpus)
+            settings.fail("replicas", "expected at most " + std::to_string(gpus) +
+                                          ", the number of visible GPUs, got " +
+                                          std::to_string(*options.replicas));
+    }
+    if (!options.replicas) settings.fail("parallel", "dp needs --replicas on a CPU");
+    const bool has_shards = options.reproducible_shards > 0;
+    const std::size_t parts =
+        has_shards ? options.reproducible_shards : static_cast<std::size_t>(*options.replicas);
+    if (options.batch_size % parts != 0)
+        settings.fail("batch-size", "expected a multiple of " + std::to_string(parts) + ", the number of " +
+                                        (has_shards ? "shards" : "replicas") + ", got " +
+                                        std::to_string(options.batch_size));
+    options.batch_size /= parts;
+}
+
 /// A check like CLI::PositiveNumber, whose own message contains the largest double.
 CLI::Validator number(const char* name, bool (*accepts)(double), const char* expected) {
     return {[=](const std::string& text) {
@@ -190,6 +233,16 @@ CLI::Validator pattern_and_factor() {
                 return is_accepted ? "" : "expected PATTERN=FACTOR, such as fc.*=10, got '" + text + "'";
             },
             "PATTERN=FACTOR"};
+}
+
+/// A check that explains why there is no --parallel both.
+CLI::Validator not_both() {
+    return {[](const std::string& text) {
+                return text == "both" ? "several replicas per rank are not supported: " +
+                                            std::string(one_rank_per_device)
+                                      : "";
+            },
+            ""};
 }
 
 CLI::Validator fraction() {
@@ -306,7 +359,9 @@ void add_options(CLI::App& app, Options& options) {
 
     begin_group("Training");
     app.add_option("--epochs", options.epochs, "passes over the training data")->check(positive());
-    app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
+    app.add_option(
+           "--batch-size", options.batch_size,
+           "samples of each step per rank, or per shard; with --parallel dp, of all replicas together")
         ->check(positive());
     app.add_option("--accumulate", options.accumulate,
                    "batches of each step per rank, one after the other, as if they were one large batch")
@@ -371,6 +426,14 @@ void add_options(CLI::App& app, Options& options) {
         ->check(CLI::IsMember({"auto", "bar", "lines"}));
 
     begin_group("Ranks and devices");
+    app.add_option("--parallel", options.parallel,
+                   "ddp: ranks are processes that a launcher starts; dp: ranks are threads of one process, "
+                   "which needs no launcher")
+        ->check(not_both())
+        ->check(CLI::IsMember({"ddp", "dp"}));
+    app.add_option("--replicas", options.replicas,
+                   "of --parallel dp: number of ranks; default with --device cuda: one per visible GPU")
+        ->check(positive());
     app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
         ->check(CLI::IsMember({"cpu", "cuda"}));
     app.add_option(
@@ -395,7 +458,7 @@ void add_options(CLI::App& app, Options& options) {
 
 }  // namespace
 
-ParsedOptions parse_options(int argc, char** argv,
+ParsedOptions parse_options(int argc, char** argv, int processes,
                             const std::function<ConfigInputs(const std::string& path)>& read_inputs) {
     Options options;
     std::string config;
@@ -428,6 +491,7 @@ ParsedOptions parse_options(int argc, char** argv,
             check_device(in_force, options);
             check_pruning(in_force, options);
             check_files(in_force, options);
+            set_replicas(in_force, options, processes);
             options.as_yaml = in_force.as_yaml();
             return in_force.obsolete();
         };

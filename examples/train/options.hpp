@@ -21,7 +21,7 @@ struct Options {
     std::string augment = "crop-flip";   // of the dataset `images`
     std::optional<std::size_t> workers;
     int epochs = 15;
-    std::size_t batch_size = 32;
+    std::size_t batch_size = 32;  // of each rank, or of each shard
     std::size_t accumulate = 1;
     std::string optimizer = "sgd";
     double lr = 0.05;
@@ -48,7 +48,9 @@ struct Options {
     bool evaluate = false;
     std::uint64_t seed = 1;
     bool verify = false;
-    int threads = 0;  // 0: cores / ranks on this host
+    std::string parallel = "ddp";  // or dp: the ranks are threads of this process, one for each replica
+    std::optional<int> replicas;   // of dp, where it is always set
+    int threads = 0;               // 0: cores / ranks on this host
     std::string progress = "auto";
     std::string overlap = "auto";
     std::string comm_hook = "none";
@@ -80,6 +82,7 @@ struct ParsedOptions {
 };
 
 /// Parses the command line, and the inputs that `read_inputs` returns for the path of the configuration file.
-/// The path is empty if the command line has none.
+/// The path is empty if the command line has none. `processes` is the number of ranks that were started.
 [[nodiscard]] ParsedOptions parse_options(
-    int argc, char** argv, const std::function<ConfigInputs(const std::string& path)>& read_inputs);
+    int argc, char** argv, int processes,
+    const std::function<ConfigInputs(const std::string& path)>& read_inputs);
