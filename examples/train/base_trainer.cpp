@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -14,7 +16,7 @@ using Kind = ConfigEntry::Kind;
 
 /// What the translation of an entry depends on, and what it results in.
 struct Context {
-    bool is_distributed = false;
+    bool is_distributed = false;  // with one rank per device
     bool wants_pretrained = false;
     std::vector<ConfigEntry> implied = {};
     std::vector<std::string> without_effect = {};
@@ -55,10 +57,15 @@ void ignore(ConfigEntry& entry, Context& context) {
     context.without_effect.push_back(entry.key);
 }
 
-void translate_data(ConfigEntry& entry, Context& context) {
+/// Sets another option at the place of the entry.
+void imply(const ConfigEntry& entry, Context& context, const char* option, std::string value) {
     context.implied.push_back(entry);
-    context.implied.back().option = "dataset";
-    set_scalar(context.implied.back(), "images");
+    context.implied.back().option = option;
+    set_scalar(context.implied.back(), std::move(value));
+}
+
+void translate_data(ConfigEntry& entry, Context& context) {
+    imply(entry, context, "dataset", "images");
 }
 
 void translate_input_size(ConfigEntry& entry, Context&) {
@@ -99,15 +106,19 @@ void translate_gpu_id(ConfigEntry& entry, Context& context) {
             std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
         if (id.empty() || !is_number) fail_at(entry, "expected a list of device numbers, got '" + id + "'");
     }
-    if (ids.size() > 1 && !context.is_distributed)
-        fail_at(entry,
-                "one process uses one device here: set distributed: True, and start one rank per GPU, such "
-                "as with "
-                "dptk-run --nproc-per-node " +
-                    std::to_string(ids.size()));
-    if (ids.size() == 1 && ids.front() != "0")
-        context.remarks += "; each rank uses the GPU of its local rank: CUDA_VISIBLE_DEVICES=" + ids.front() +
-                           " selects another";
+    if (ids.size() > 1 && !context.is_distributed) {
+        imply(entry, context, "parallel", "dp");
+        imply(entry, context, "replicas", std::to_string(ids.size()));
+    }
+    std::string devices;
+    bool are_first = true;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        devices += (i == 0 ? "" : ",") + ids[i];
+        are_first = are_first && ids[i] == std::to_string(i);
+    }
+    if (!are_first)
+        context.remarks += "; each rank uses the GPU of its local rank: CUDA_VISIBLE_DEVICES=" + devices +
+                           (ids.size() == 1 ? " selects another" : " selects others");
     set_scalar(entry, ids.empty() ? "cpu" : "cuda");
 }
 
@@ -197,7 +208,9 @@ std::vector<std::string> base_trainer_names() {
 std::string translate_base_trainer(std::vector<ConfigEntry>& entries) {
     Context context;
     for (const ConfigEntry& entry : entries) {
-        if (entry.option == "distributed") context.is_distributed = as_bool(entry) == true;
+        if ((entry.option == "distributed" && as_bool(entry) == true) ||
+            (entry.option == "parallel" && entry.values == std::vector<std::string>{"ddp"}))
+            context.is_distributed = true;
     }
     for (ConfigEntry& entry : entries) {
         const auto* const foreign =
@@ -208,8 +221,8 @@ std::string translate_base_trainer(std::vector<ConfigEntry>& entries) {
         entry.option = foreign->option;
     }
     std::erase_if(entries, [](const ConfigEntry& entry) { return entry.option.empty(); });
-    if (!sets(entries, "dataset"))
-        entries.insert(entries.end(), context.implied.begin(), context.implied.end());
+    for (ConfigEntry& entry : context.implied)
+        if (!sets(entries, entry.option)) entries.push_back(std::move(entry));
     if (context.wants_pretrained && !sets(entries, "weights"))
         context.remarks +=
             "; pretrained: weights come from a file: scripts/convert-weights converts PyTorch's, and "
