@@ -276,6 +276,7 @@ dptk::TrainerOptions trainer_options(const dptk::ProcessGroup& group, const Opti
             .adam = {.lr = lr, .weight_decay = options.weight_decay},
             .freeze = options.freeze,
             .lr_factors = lr_factors(options),
+            .shard_optimizer = options.shard_optimizer,
             .seed = options.seed,
             .pixel_scale = data.pixel_scale,
             .transform = data.transform,

@@ -167,6 +167,10 @@ void check_device(Settings& settings, const Options& options) {
         settings.fail("precision",
                       "this program was built without oneDNN; install libdnnl-dev (Debian), or onednn-devel "
                       "(Fedora), and build it again");
+    settings.require("shard-optimizer", "device", !is_cuda || !options.shard_optimizer, "needs --device cpu");
+    for (const char* name : {"reproducible", "comm-hook", "prune"})
+        settings.require(name, "shard-optimizer", !options.shard_optimizer,
+                         "cannot be combined with --shard-optimizer");
     for (const char* name : {"cuda-graph", "data-on-device"})
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
@@ -449,6 +453,8 @@ void add_options(CLI::App& app, Options& options) {
         ->check(CLI::IsMember({"auto", "on", "off"}));
     app.add_option("--comm-hook", options.comm_hook, "how gradients are compressed before they are sent")
         ->check(CLI::IsMember({"none", "fp16", "bf16", "powersgd"}));
+    app.add_flag("--shard-optimizer", options.shard_optimizer,
+                 "each rank keeps only its part of the optimizer's state (ZeRO-1), in less memory");
     app.add_option("--reproducible", options.reproducible_shards,
                    "number of shards of each step, for the same bits at every number of ranks; 0: off")
         ->type_name("SHARDS");

@@ -161,6 +161,8 @@ TEST_CASE("a run with a sharded optimizer continues with the same bits, and with
         dptk::TrainerOptions plain = test::small_options(epochs);
         plain.optimizer = kind;
         plain.lr_factors = {{"5.bias", 3}};
+        plain.adam.lr = 0.02;
+        if (kind == dptk::OptimizerKind::adamw) plain.freeze = {"1.*"};
         dptk::TrainerOptions sharded = plain;
         sharded.shard_optimizer = true;
         const TemporaryFolder folder;
@@ -170,7 +172,7 @@ TEST_CASE("a run with a sharded optimizer continues with the same bits, and with
             dptk::launch_threads(ranks, [&](ProcessGroup& group) {
                 const auto own = folder / std::to_string(ranks);
                 const Outcome whole = train(group, own / "whole", 0, {}, sharded);
-                CHECK(whole.status.test.accuracy > 0.4);  // chance is 0.1
+                CHECK(whole.status.test.accuracy > 0.5);  // chance is 0.1
                 CHECK(are_close(model_values(whole.state),
                                 model_values(train(group, own / "plain", 0, {}, plain).state)));
                 train(group, own / "stopped", 9, {}, sharded);

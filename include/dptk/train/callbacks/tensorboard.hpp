@@ -28,9 +28,10 @@ struct TensorBoardOptions {
 
 /// On rank 0, writes loss, learning rate and samples per second within epochs, and loss and accuracy of
 /// training and test after each: the tags loss/train, loss/test, accuracy/train, accuracy/test, lr and
-/// samples_per_second, by step. For models in host memory also gradient_norm, and waiting_share: the fraction
-/// of rank 0's time since the last summary in which it sent gradients or waited for other ranks, and did not
-/// compute. A run that continues repeats no step. All ranks throw if the file cannot be written.
+/// samples_per_second, by step. For models in host memory also gradient_norm, unless the optimizer is
+/// sharded, and waiting_share: the fraction of rank 0's time since the last summary in which it sent
+/// gradients or waited for other ranks, and did not compute. A run that continues repeats no step. All ranks
+/// throw if the file cannot be written.
 class TensorBoard : public Callback {
   public:
     /// `folder` is made if it does not exist.
