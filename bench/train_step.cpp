@@ -62,7 +62,7 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     ShardedTraining separate(group, model, false);
     ShardedTraining fused(group, model, true);
 
-    std::vector<double> local, distributed, ratios, separate_times, fused_times;
+    std::vector<double> local, distributed, ratios, barrier_ratios, separate_times, fused_times;
     for (int round = 0; round < 21; ++round) {
         constexpr int steps = 5;
         const auto time = [&](auto&& step) {
@@ -76,6 +76,12 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
             alone.forward_backward();
             alone.step(own.parameters());
         }));
+        const double with_barrier = time([&] {
+            alone.forward_backward();
+            group.barrier();
+            alone.step(own.parameters());
+        });
+        barrier_ratios.push_back(with_barrier / local.back());
         distributed.push_back(time([&] {
             together.forward_backward();
             ddp.synchronize();
@@ -89,6 +95,7 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     std::printf("train_step_%s %.0f us\n", model.name.c_str(), bench::median(distributed));
     std::printf("ddp_overhead_%s %.1f %% | local step %.0f us | %.3f\n", model.name.c_str(),
                 100 * (bench::median(ratios) - 1), bench::median(local), bench::median(ratios));
+    std::printf("barrier_overhead_%s %.1f %%\n", model.name.c_str(), 100 * (bench::median(barrier_ratios) - 1));
     const auto print_beside_ddp = [&](const char* name, const std::vector<double>& times) {
         const double ddp_step = bench::median(distributed);
         std::printf("%s_%s %.0f us | ddp %.0f us | %.3f\n", name, model.name.c_str(), bench::median(times),

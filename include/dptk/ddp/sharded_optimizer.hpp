@@ -216,8 +216,8 @@ class ShardedOptimizer : public DataParallelSteps {
 
     /// The number of arrays and of steps of the state of each parameter.
     struct StateSize {
-        std::size_t arrays = 0;
-        std::int64_t steps = 0;
+        std::size_t arrays = 0;  ///< Each has as many elements as the parameter.
+        std::int64_t steps = 0;  ///< The steps so far.
     };
 
     /// Returns the size of the state: no arrays before the first step. Collective, blocks.

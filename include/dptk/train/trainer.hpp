@@ -334,13 +334,9 @@ class Trainer : public TrainingRun {
     }
 
     /// Returns what performs the steps' communication, without reproducible shards.
-    [[nodiscard]] DataParallelSteps& data_parallel() noexcept {
+    [[nodiscard]] DataParallelSteps& data_parallel() const noexcept {
         if (sharded_) return *sharded_;
         return *ddp_;
-    }
-
-    [[nodiscard]] const DataParallelSteps& data_parallel() const noexcept {
-        return const_cast<Trainer&>(*this).data_parallel();
     }
 
     [[nodiscard]] auto& optimizer() noexcept {
