@@ -1,7 +1,8 @@
 // Measures a training step under DistributedDataParallel, and under ShardedOptimizer with separate and
-// fused steps, compared with the same step without communication, on all ranks at once with one compute
-// thread per rank. A step is forward, backward, synchronize, and SGD with momentum, always on the same
-// images. Prints medians of alternating blocks of steps.
+// fused steps, compared with the same step without communication, and with a barrier in its place, in which
+// the faster ranks wait for the others. All ranks run at once, with one compute thread each. A step is
+// forward, backward, synchronize, and SGD with momentum, always on the same images. Prints medians of
+// alternating blocks of steps.
 //   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>
@@ -66,6 +67,7 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     for (int round = 0; round < 21; ++round) {
         constexpr int steps = 5;
         const auto time = [&](auto&& step) {
+            step();  // fills the caches
             group.barrier();
             return bench::microseconds([&] {
                        for (int s = 0; s < steps; ++s) step();
@@ -95,7 +97,8 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     std::printf("train_step_%s %.0f us\n", model.name.c_str(), bench::median(distributed));
     std::printf("ddp_overhead_%s %.1f %% | local step %.0f us | %.3f\n", model.name.c_str(),
                 100 * (bench::median(ratios) - 1), bench::median(local), bench::median(ratios));
-    std::printf("barrier_overhead_%s %.1f %%\n", model.name.c_str(), 100 * (bench::median(barrier_ratios) - 1));
+    std::printf("barrier_overhead_%s %.1f %%\n", model.name.c_str(),
+                100 * (bench::median(barrier_ratios) - 1));
     const auto print_beside_ddp = [&](const char* name, const std::vector<double>& times) {
         const double ddp_step = bench::median(distributed);
         std::printf("%s_%s %.0f us | ddp %.0f us | %.3f\n", name, model.name.c_str(), bench::median(times),
