@@ -1,8 +1,8 @@
 // Measures a training step under DistributedDataParallel, and under ShardedOptimizer with separate and
-// fused steps, compared with the same step without communication, and with a barrier in its place, in which
-// the faster ranks wait for the others. All ranks run at once, with one compute thread each. A step is
-// forward, backward, synchronize, and SGD with momentum, always on the same images. Prints medians of
-// alternating blocks of steps.
+// fused steps, compared with the same step without communication. A step with only a barrier shows how long
+// the faster ranks wait for the others in any case. All ranks run at once, with one compute thread each. A
+// step is forward, backward, synchronize, and SGD with momentum, always on the same images. Prints medians
+// of alternating blocks of steps.
 //   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>

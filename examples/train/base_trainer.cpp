@@ -57,7 +57,7 @@ void ignore(ConfigEntry& entry, Context& context) {
     context.without_effect.push_back(entry.key);
 }
 
-/// Sets another option at the place of the entry.
+/// Adds an option that the entry implies. Errors about it name the entry's line.
 void imply(const ConfigEntry& entry, Context& context, const char* option, std::string value) {
     context.implied.push_back(entry);
     context.implied.back().option = option;

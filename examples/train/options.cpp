@@ -168,9 +168,13 @@ void check_device(Settings& settings, const Options& options) {
                       "this program was built without oneDNN; install libdnnl-dev (Debian), or onednn-devel "
                       "(Fedora), and build it again");
     settings.require("shard-optimizer", "device", !is_cuda || !options.shard_optimizer, "needs --device cpu");
-    for (const char* name : {"reproducible", "comm-hook", "prune"})
-        settings.require(name, "shard-optimizer", !options.shard_optimizer,
+    const auto exclude_shards = [&](const char* name, bool is_used) {
+        settings.require(name, "shard-optimizer", !is_used || !options.shard_optimizer,
                          "cannot be combined with --shard-optimizer");
+    };
+    exclude_shards("reproducible", options.reproducible_shards > 0);
+    exclude_shards("comm-hook", options.comm_hook != "none");
+    exclude_shards("prune", prunes(options));
     for (const char* name : {"cuda-graph", "data-on-device"})
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
@@ -183,6 +187,8 @@ void set_replicas(Settings& settings, Options& options, int processes) {
     const bool is_dp = options.parallel == "dp";
     settings.require("replicas", "parallel", is_dp, "needs --parallel dp");
     if (!is_dp) return;
+    if (options.cuda_graph)
+        settings.fail("cuda-graph", "needs one process per rank: start ranks with --parallel ddp");
     if (processes > 1)
         settings.fail("parallel", "dp needs a single process, and the launcher started " +
                                       std::to_string(processes) +
