@@ -170,6 +170,36 @@ TEST_CASE("each rule of the format is checked") {
     CHECK(test::contains(error_of("/dev/null"), "found: no regular file"));
 }
 
+TEST_CASE("a file is written tensor by tensor, or not at all") {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = write_some(folder);
+    const std::string before = content_of(path);
+    std::vector<float> values{1, 2, 3, 4};
+    const dptk::Buffer four{values.data(), 4, dptk::DType::f32};
+    const std::vector<dptk::SafetensorsEntry> tensors{{"b", dptk::DType::f32, {2, 2}, 0, 4},
+                                                      {"a", dptk::DType::f32, {4}, 0, 4}};
+    {
+        dptk::SafetensorsWriter writer(path, tensors);
+        writer.append(four);
+        CHECK_THROWS_AS(writer.complete(), dptk::ArgumentError);
+        CHECK_THROWS_AS(writer.append({values.data(), 3, dptk::DType::f32}), dptk::ArgumentError);
+        CHECK_THROWS_AS(writer.append({values.data(), 4, dptk::DType::i32}), dptk::ArgumentError);
+    }
+    CHECK(content_of(path) == before);
+    dptk::SafetensorsWriter writer(path, tensors);
+    writer.append(four);
+    writer.append(four);
+    CHECK_THROWS_AS(writer.append(four), dptk::ArgumentError);
+    writer.complete();
+    const dptk::SafetensorsFile file(path);
+    REQUIRE(file.entries().size() == 2);
+    CHECK(file.entries()[0].name == "b");
+    std::vector<float> read(4);
+    file.read(file.entries()[1], {read.data(), 4, dptk::DType::f32});
+    CHECK(read == values);
+    CHECK_THROWS_AS(dptk::SafetensorsWriter(path, {tensors[0], tensors[0]}), dptk::ArgumentError);
+}
+
 TEST_CASE("tensors that cannot be written are errors, and leave the former file") {
     const TemporaryFolder folder;
     const std::filesystem::path path = write_some(folder);

@@ -224,7 +224,7 @@ class ShardedOptimizer : public DataParallelSteps {
     [[nodiscard]] StateSize state_size() {
         std::int64_t sizes[] = {0, 0};  // a rank may have no piece
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-            const auto& own = optimizer_.state(slot);
+            const auto& own = std::as_const(optimizer_).state(slot);
             sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
             sizes[1] = std::max(sizes[1], own.steps);
         }
@@ -258,8 +258,8 @@ class ShardedOptimizer : public DataParallelSteps {
     }
 
     /// Returns one of state_size().arrays arrays of parameter `i` on rank `root`, and an empty one on the
-    /// other ranks: for states that do not fit into one rank's memory. Collective, blocks. Throws
-    /// ArgumentError if the parameter has no state.
+    /// other ranks: for states that do not fit into one rank's memory. Zeros if there are not that many
+    /// arrays. Collective, blocks. Throws ArgumentError if the parameter has no state.
     [[nodiscard]] std::vector<Scalar> state_array(std::size_t i, std::size_t array, int root = 0) {
         if (!has_state(i))
             throw ArgumentError(
@@ -268,7 +268,7 @@ class ShardedOptimizer : public DataParallelSteps {
         ProcessGroup& group = reducer().group();
         std::vector<Scalar> own;
         for (const std::size_t slot : slots_of(i)) {
-            const auto& state = optimizer_.state(slot);
+            const auto& state = std::as_const(optimizer_).state(slot);
             own.resize(own.size() + pieces()[slot].count);
             if (array < state.arrays.size())
                 detail::copy(state.arrays[array],
@@ -363,7 +363,7 @@ class ShardedOptimizer : public DataParallelSteps {
     }
 
     void check_state_of(std::size_t i, const OptimizerState<Scalar>& state) const {
-        check_parameter("load_state_of", i);
+        check_parameter("load_state", i);
         for (const std::vector<Scalar>& array : state.arrays) {
             if (array.size() != parameters()[i].count)
                 throw ArgumentError(detail::text("load_state: parameter ", parameters()[i].name, " has ",

@@ -87,9 +87,10 @@ class TrainingRun {
     /// sharded optimizer can be fetched until the next step. Collective.
     [[nodiscard]] virtual TrainingState state() = 0;
 
-    /// Continues from a state that state() returned, in a run with any number of ranks. Only in
-    /// Callback::train_begin(). Call it on all ranks with the same state. Throws ArgumentError if the model,
-    /// the optimizer or the dataset is another one.
+    /// Continues from a state that state() returned, in a run with any number of ranks. If it has tensors of
+    /// a sharded optimizer, Checkpoint must have saved and read it. Only in Callback::train_begin().
+    /// Collective. Throws ArgumentError on all ranks if the model, the optimizer or the dataset is another
+    /// one.
     virtual void restore(const TrainingState& state) = 0;
 
     /// Returns elements that have the layout of parameter `i`, such as an average of its values, row-major.
@@ -125,7 +126,7 @@ class Callback {
     virtual void batch_begin(TrainingRun& /*run*/) {}  ///< Before a step; may set the learning rate.
     /// Before the optimizer's step, which uses the gradients. They are averaged over the ranks by now. All
     /// ranks must change them in the same way. Trainer::add() rejects a class that overrides it if a step
-    /// runs as a CUDA graph.
+    /// runs as a CUDA graph, or the optimizer is sharded.
     virtual void gradients(TrainingRun& /*run*/) {}
     virtual void step(TrainingRun& /*run*/) {}  ///< After the optimizer has updated the values.
     /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to

@@ -1,6 +1,7 @@
-/// Trainer, a training loop: it combines sampler, DDP (or ReproducibleDataParallel), loss, optimizer and
-/// callbacks, for a classifier on dptk's own networks or for a model of the program. A network computes its
-/// gradients directly in DDP's buckets. TrainerComputation has the parts that depend on the model.
+/// Trainer, a training loop: it combines sampler, DDP (or ReproducibleDataParallel or ShardedOptimizer),
+/// loss, optimizer and callbacks, for a classifier on dptk's own networks or for a model of the program. A
+/// network computes its gradients directly in DDP's buckets. TrainerComputation has the parts that depend on
+/// the model.
 #pragma once
 
 #include <algorithm>
@@ -80,10 +81,10 @@ class Trainer : public TrainingRun {
     /// Broadcasts rank 0's parameters to all ranks, and freezes those that the options name, and no others.
     /// Collective. Group and model must outlive the trainer, and a network's GPU must be the current device
     /// in all calls. Throws the exceptions of DistributedDataParallel, ReproducibleDataParallel and SGD.
-    /// Throws ArgumentError on all ranks for a batch size of 0, fewer than 1 epoch, a comm hook together with
-    /// reproducible shards, patterns that match no parameter or freeze all of them, options that the model
-    /// does not support, or a model whose parameters are not as TrainableModel asks, and MismatchError on all
-    /// ranks if options differ between ranks.
+    /// Throws ArgumentError on all ranks for a batch size of 0, fewer than 1 epoch, two of comm
+    /// hook, reproducible shards and sharded optimizer, patterns that match no parameter or freeze all of
+    /// them, options that the model does not support, or a model whose parameters are not as TrainableModel
+    /// asks, and MismatchError on all ranks if options differ between ranks.
     Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
         : group_(group), options_(std::move(options)), computation_(model, options_) {
         const detail::ParameterSelection selection = check_options(model);
@@ -285,28 +286,18 @@ class Trainer : public TrainingRun {
 
     /// See TrainingRun.
     void restore(const TrainingState& state) override {
-        require_equal(state, "trainer.optimizer", "optimizer", detail::optimizer_name(options_));
-        require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
-        const auto frozen = state.values.find("trainer.frozen");
-        if ((frozen == state.values.end() ? "" : frozen->second) != joined(frozen_))
-            throw ArgumentError(
-                "checkpoint: it was made with other frozen parameters: start a new run with its "
-                "model.safetensors as weights to train others");
-        model_state().restore(state);
-        status_.epoch = static_cast<int>(state.number("trainer.epoch"));
-        status_.batch = static_cast<std::size_t>(state.number("trainer.batch"));
-        status_.step = state.number("trainer.step");
-        const std::vector<double> results =
-            TrainingState::required(state.training, "trainer.results").template values<double>();
-        status_.training = {results.at(0), results.at(1), static_cast<std::size_t>(results.at(2)), 0};
-        status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
-        if (status_.batch > 0) {
-            continued_ = SamplerState::from_text(state.value("trainer.sampler"));
-            const std::vector<double> totals =
-                TrainingState::required(state.training, "trainer.sums").template values<double>();
-            std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
-        }
-        for (const auto& callback : callbacks_) callback->restore(*this, state);
+        on_all_or_none(group_, [&] {
+            require_equal(state, "trainer.optimizer", "optimizer", detail::optimizer_name(options_));
+            require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
+            const auto frozen = state.values.find("trainer.frozen");
+            if ((frozen == state.values.end() ? "" : frozen->second) != joined(frozen_))
+                throw ArgumentError(
+                    "checkpoint: it was made with other frozen parameters: start a new run with its "
+                    "model.safetensors as weights to train others");
+            model_state().restore(state);
+        });
+        model_state().restore_sharded(group_, state);
+        on_all_or_none(group_, [&] { restore_progress(state); });
     }
 
     /// See TrainingRun.
@@ -333,7 +324,7 @@ class Trainer : public TrainingRun {
         return {computation_, parameters(), sharded_.get()};
     }
 
-    /// Returns what performs the steps' communication, without reproducible shards.
+    /// Returns what averages the gradients. Not with reproducible shards.
     [[nodiscard]] DataParallelSteps& data_parallel() const noexcept {
         if (sharded_) return *sharded_;
         return *ddp_;
@@ -347,6 +338,24 @@ class Trainer : public TrainingRun {
     }
 
     [[nodiscard]] const auto& optimizer() const noexcept { return const_cast<Trainer&>(*this).optimizer(); }
+
+    /// Continues where the run was, with the callbacks' state. Does not communicate.
+    void restore_progress(const TrainingState& state) {
+        status_.epoch = static_cast<int>(state.number("trainer.epoch"));
+        status_.batch = static_cast<std::size_t>(state.number("trainer.batch"));
+        status_.step = state.number("trainer.step");
+        const std::vector<double> results =
+            TrainingState::required(state.training, "trainer.results").template values<double>();
+        status_.training = {results.at(0), results.at(1), static_cast<std::size_t>(results.at(2)), 0};
+        status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
+        if (status_.batch > 0) {
+            continued_ = SamplerState::from_text(state.value("trainer.sampler"));
+            const std::vector<double> totals =
+                TrainingState::required(state.training, "trainer.sums").template values<double>();
+            std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
+        }
+        for (const auto& callback : callbacks_) callback->restore(*this, state);
+    }
 
     /// Sends rank 0's values and buffers to all ranks. Collective.
     void broadcast_values() {

@@ -53,7 +53,7 @@ struct TrainerOptions {
     std::vector<LearningRateFactor> lr_factors = {};
     /// Whether each rank keeps only its part of the optimizer's state, and steps only its part of the
     /// parameters: see ShardedOptimizer. Callbacks then see no averaged gradients. Only for models in host
-    /// memory, and not together with a comm hook or reproducible shards.
+    /// memory without a make_ddp(), and not together with a comm hook or reproducible shards.
     bool shard_optimizer = false;
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;

@@ -53,9 +53,10 @@ struct StateTensor {
 /// Tensors that are too large to be in one rank's memory together, such as the state of a sharded optimizer.
 struct StreamedTensors {
     std::vector<StateTensor> described = {};  ///< Names, shapes and types, without elements.
-    /// Returns one of these tensors with its elements: on rank 0 in a state that a run has returned, and on
-    /// all ranks in a state from which it continues. Collective.
+    /// Returns one of these tensors with its elements. Collective in a state that a run has returned, which
+    /// only rank 0 gets the elements of, and in one that Checkpoint has read, which has them on all ranks.
     std::function<StateTensor(std::size_t i)> fetch = {};
+    bool is_on_all_ranks = false;  ///< Whether all ranks get the elements, as TrainingRun::restore() needs.
 };
 
 /// The state of a training run. Trainer and callbacks each add what is theirs, under names of their own.

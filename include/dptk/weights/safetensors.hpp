@@ -77,15 +77,18 @@ class SafetensorsFile {
 class SafetensorsWriter {
   public:
     /// Writes the header for these tensors, whose offsets are ignored. Throws ArgumentError if two have the
-    /// same name, a name is not UTF-8, a shape does not match the number of elements, or a dtype has no name
-    /// in the format, and BackendError if the file cannot be written.
+    /// same name, a name is `__metadata__` or not UTF-8, a shape does not match the number of elements, or a
+    /// dtype has no name in the format, and BackendError if the file cannot be written.
     SafetensorsWriter(std::filesystem::path path, std::vector<SafetensorsEntry> tensors,
                       const std::map<std::string, std::string>& metadata = {});
+    /// Without complete(), discards the file.
     ~SafetensorsWriter();
-    SafetensorsWriter(SafetensorsWriter&&) noexcept;
+    SafetensorsWriter(const SafetensorsWriter&) = delete;
+    SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
     /// Writes the elements of the next tensor, row-major, in host memory. Throws ArgumentError if there is
-    /// none, or it has another dtype or number of elements, and BackendError if the file cannot be written.
+    /// none, or it has another dtype or number of elements, and BackendError if the file cannot be written;
+    /// then only the destructor may follow.
     void append(const Buffer& data);
 
     /// Ends the file. Blocks until it is on the disk. Throws ArgumentError if tensors are missing, and

@@ -415,7 +415,6 @@ DPTK_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path,
 }
 
 DPTK_INLINE SafetensorsWriter::~SafetensorsWriter() = default;
-DPTK_INLINE SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
 
 DPTK_INLINE void SafetensorsWriter::append(const Buffer& data) {
     if (next_ == tensors_.size())

@@ -34,6 +34,12 @@ TrainingState state_of(float value) {
     return state;
 }
 
+void save(const CheckpointFolder& folder, const TrainingState& state, std::int64_t step) {
+    CheckpointFolder::Writer writer(folder, state, step);
+    writer.append(state.sharded.fetch(0));
+    writer.complete();
+}
+
 float first_value(const TrainingState& state) {
     return state.model.at(0).values<float>().at(0);
 }
@@ -45,7 +51,7 @@ TEST_CASE("a checkpoint has what was saved") {
     CheckpointFolder checkpoints(folder / "a/b");
     std::vector<std::string> remarks;
     CHECK(!checkpoints.load_newest(remarks));
-    checkpoints.save(state_of(0.1F), 12);
+    save(checkpoints, state_of(0.1F), 12);
     const TrainingState loaded = checkpoints.load_newest(remarks).value();
     CHECK(remarks.empty());
     CHECK(loaded.values == state_of(0).values);
@@ -64,23 +70,23 @@ TEST_CASE("the newest checkpoints and the best one remain") {
     const TemporaryFolder folder;
     CheckpointFolder checkpoints(folder / "run");
     for (int step = 1; step <= 5; ++step) {
-        checkpoints.save(state_of(static_cast<float>(step)), step);
+        save(checkpoints, state_of(static_cast<float>(step)), step);
         if (step == 2 || step == 3) checkpoints.mark_best(step);
     }
     CHECK(checkpoints.steps() == Steps{4, 5});
     CHECK(first_value(CheckpointFolder::load(folder / "run/best")) == 3);
-    checkpoints.save(state_of(50), 5);
+    save(checkpoints, state_of(50), 5);
     CHECK(first_value(CheckpointFolder::load(folder / "run/step-00000005")) == 50);
     CheckpointFolder all(folder / "run", {.keep_last = 0});
-    all.save(state_of(6), 123456789);
+    save(all, state_of(6), 123456789);
     CHECK(all.steps() == Steps{4, 5, 123456789});
     CHECK_THROWS_AS(CheckpointFolder(folder / "run", {.keep_last = 1}), dptk::ArgumentError);
 }
 
 TEST_CASE("what an interrupted save has left is removed, or put back") {
     const TemporaryFolder folder;
-    CheckpointFolder(folder / "run").save(state_of(1), 1);
-    CheckpointFolder(folder / "run").save(state_of(2), 2);
+    save(CheckpointFolder(folder / "run"), state_of(1), 1);
+    save(CheckpointFolder(folder / "run"), state_of(2), 2);
     std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
     std::filesystem::create_directory(folder / "run/step-00000003.part");
     const CheckpointFolder checkpoints(folder / "run");
@@ -92,8 +98,8 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
 TEST_CASE("a checkpoint that is cut anywhere, or has a wrong bit, is not used") {
     const TemporaryFolder folder;
     CheckpointFolder checkpoints(folder / "run");
-    checkpoints.save(state_of(1), 1);
-    checkpoints.save(state_of(2), 2);
+    save(checkpoints, state_of(1), 1);
+    save(checkpoints, state_of(2), 2);
     for (const char* name :
          {"model.safetensors", "training.safetensors", "optimizer.safetensors", "state.json"}) {
         const std::filesystem::path path = folder / (std::string("run/step-00000002/") + name);
@@ -125,14 +131,37 @@ TEST_CASE("a checkpoint that is cut anywhere, or has a wrong bit, is not used") 
     CHECK(first_value(checkpoints.load_newest(remarks).value()) == 2);
 }
 
+TEST_CASE("sharded tensors that are missing, or too many, are errors") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    CHECK_THROWS_AS(checkpoints.save(state_of(1), 1), dptk::ArgumentError);
+    TrainingState state = state_of(1);
+    {
+        CheckpointFolder::Writer writer(checkpoints, state, 1);
+        CHECK_THROWS_AS(writer.complete(), dptk::ArgumentError);
+        CHECK_THROWS_AS(writer.append(StateTensor::of<float>("other", {1}, std::vector<float>(1))),
+                        dptk::ArgumentError);
+        writer.append(state.sharded.fetch(0));
+        CHECK_THROWS_AS(writer.append(state.sharded.fetch(0)), dptk::ArgumentError);
+    }
+    CHECK(checkpoints.steps().empty());
+    state.sharded = {};
+    {
+        CheckpointFolder::Writer writer(checkpoints, state, 1);
+        CHECK_THROWS_AS(writer.append(state.training.at(0)), dptk::ArgumentError);
+    }
+    checkpoints.save(state, 1);
+    CHECK(CheckpointFolder::load(folder / "run/step-00000001").sharded.described.empty());
+}
+
 TEST_CASE("a full disk is an error, and leaves the checkpoints before it as they were") {
     const TemporaryFolder folder;
     CheckpointFolder checkpoints(folder / "run");
-    checkpoints.save(state_of(1), 1);
+    save(checkpoints, state_of(1), 1);
     {
         const test::FileSizeLimit limit(8192);
-        CHECK_THROWS_AS(checkpoints.save(state_of(2), 2), dptk::BackendError);
-        CHECK_THROWS_AS(checkpoints.save(state_of(2), 1), dptk::BackendError);
+        CHECK_THROWS_AS(save(checkpoints, state_of(2), 2), dptk::BackendError);
+        CHECK_THROWS_AS(save(checkpoints, state_of(2), 1), dptk::BackendError);
     }
     CHECK(checkpoints.steps() == Steps{1});
     CHECK(first_value(CheckpointFolder::load(folder / "run/step-00000001")) == 1);

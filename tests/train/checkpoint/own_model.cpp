@@ -128,15 +128,17 @@ TEST_CASE("a model of the program's own is trained, saved and resumed as dptk's 
         for (const auto kind : {dptk::OptimizerKind::sgd, dptk::OptimizerKind::adamw}) {
             CAPTURE(ranks);
             const TemporaryFolder folder;
+            dptk::TrainerOptions options = options_of(kind);
+            options.shard_optimizer = kind == dptk::OptimizerKind::adamw;
             dptk::launch_threads(ranks, [&](ProcessGroup& group) {
-                const Trained whole = train(group, images, folder / "whole", 0, options_of(kind));
+                const Trained whole = train(group, images, folder / "whole", 0, options);
                 CHECK(whole.status.test.accuracy > 0.6);
                 CHECK(whole.state.model.size() == 3);
                 CHECK(whole.state.model[2].name == "mean");
                 for (const std::int64_t last : {std::int64_t{2}, whole.status.step / 3}) {
                     const auto own = folder / ("stopped-" + std::to_string(last));
-                    CHECK(train(group, images, own, last, options_of(kind)).status.step == last);
-                    CHECK(test::are_equal(train(group, images, own, 0, options_of(kind)).state, whole.state));
+                    CHECK(train(group, images, own, last, options).status.step == last);
+                    CHECK(test::are_equal(train(group, images, own, 0, options).state, whole.state));
                 }
             });
         }

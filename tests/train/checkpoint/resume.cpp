@@ -162,7 +162,12 @@ TEST_CASE("a run with a sharded optimizer continues with the same bits, and with
         plain.optimizer = kind;
         plain.lr_factors = {{"5.bias", 3}};
         plain.adam.lr = 0.02;
-        if (kind == dptk::OptimizerKind::adamw) plain.freeze = {"1.*"};
+        if (kind == dptk::OptimizerKind::adamw) {
+            plain.freeze = {"1.*"};
+            plain.ready = dptk::Ready::marked;
+            plain.batch_size = 8;
+            plain.accumulate = 2;
+        }
         dptk::TrainerOptions sharded = plain;
         sharded.shard_optimizer = true;
         const TemporaryFolder folder;
@@ -222,6 +227,55 @@ TEST_CASE("a sharded optimizer's state that cannot be written or read is an erro
         });
     }
     CHECK(dptk::CheckpointFolder(folder / "run").steps() == std::vector<std::int64_t>{3});
+    // The file becomes shorter after it was found to be whole. The newer checkpoint is damaged, which is said
+    // then.
+    dptk::launch_threads(2, [&](ProcessGroup& group) { train(group, folder / "run", 4, {}, options); });
+    std::filesystem::resize_file(folder / "run/step-00000004/model.safetensors", 100);
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, options);
+        test::add_callbacks(trainer, epochs);
+        trainer.add(dptk::Checkpoint(folder / "run", {.remark = [&](const std::string&) {
+                                         std::filesystem::resize_file(
+                                             folder / "run/step-00000003/optimizer.safetensors", 2000);
+                                     }}));
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { trainer.fit(test::digits("train"), test::digits("test")); }, test::Agreed::yes));
+        CHECK(test::contains(message, "the file has become shorter"));
+    });
+    // Only one rank has another dataset.
+    dptk::launch_threads(2, [&](ProcessGroup& group) { train(group, folder / "other", 3, {}, options); });
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, options);
+        test::add_callbacks(trainer, epochs);
+        trainer.add(dptk::Checkpoint(folder / "other"));
+        const dptk::ImageDataset samples = test::digits(group.rank() == 1 ? "test" : "train");
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { trainer.fit(samples, samples); }, test::Agreed::yes));
+        CHECK(test::contains(message, "rank 1: checkpoint: it was made with another training dataset"));
+    });
+}
+
+TEST_CASE("what needs the averaged gradients, and a state that only rank 0 has, are errors when sharded") {
+    /// Continues from a state of this run.
+    struct Restore : dptk::Callback {
+        void epoch_end(TrainingRun& run) override { run.restore(run.state()); }
+    };
+    const TemporaryFolder folder;
+    dptk::TrainerOptions options = test::small_options(epochs);
+    options.shard_optimizer = true;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, options);
+        trainer.add(Restore());
+        std::string message;
+        CHECK(test::throws<dptk::ArgumentError>(
+            message, [&] { trainer.fit(test::digits("test"), test::digits("test")); }));
+        CHECK(test::contains(message, "can only be restored after Checkpoint has read it"));
+    });
     for (const bool has_hook : {true, false}) {
         dptk::TrainerOptions both = options;
         both.reproducible_shards = has_hook ? 0 : 2;

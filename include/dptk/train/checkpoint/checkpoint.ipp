@@ -65,6 +65,7 @@ DPTK_INLINE void broadcast_tensors(ProcessGroup& group, std::vector<StateTensor>
 /// Makes tensors that rank 0 fetches available on all ranks. Collective.
 DPTK_INLINE void share_streamed(ProcessGroup& group, StreamedTensors& tensors) {
     broadcast_tensors(group, tensors.described);  // without elements
+    tensors.is_on_all_ranks = true;
     tensors.fetch = [&group, described = tensors.described, fetch = tensors.fetch](std::size_t i) {
         StateTensor tensor = described.at(i);
         on_all_or_none(group, [&] {
@@ -118,7 +119,7 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     if (group.all_reduce_value<int>(state ? 1 : 0, ReduceOp::max) == 0) return;
     if (!state) state.emplace();
     detail::broadcast_state(group, *state);
-    on_all_or_none(group, [&] { run.restore(*state); });
+    run.restore(*state);
     saved_step_ = run.status().step;
     if (writer_)
         say(detail::text("continuing from the checkpoint of step ", saved_step_, ", after ",

@@ -42,7 +42,8 @@ class CheckpointFolder {
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
 
     /// Writes a checkpoint, replaces one of the same step, and then removes those that are older than the
-    /// newest `keep_last`. Blocks until it is on the disk. Throws BackendError if it cannot be written.
+    /// newest `keep_last`. Blocks until it is on the disk. Throws BackendError if it cannot be written, and
+    /// ArgumentError if the state has sharded tensors: use a Writer, and fetch them on all ranks.
     void save(const TrainingState& state, std::int64_t step);
 
     /// Makes the checkpoint of a step the one in `best`. Throws BackendError if it cannot be copied.
@@ -79,11 +80,12 @@ class CheckpointFolder::Writer {
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
-    /// Writes the next of the state's sharded tensors. Throws BackendError if it cannot be written.
+    /// Writes the next of the state's sharded tensors. Throws ArgumentError if it is another one, and
+    /// BackendError if it cannot be written; then only the destructor may follow.
     void append(const StateTensor& tensor);
 
-    /// Ends the checkpoint, and removes old ones. Blocks until it is on the disk. Throws BackendError if it
-    /// cannot be written.
+    /// Ends the checkpoint, and removes old ones. Blocks until it is on the disk. Throws ArgumentError if
+    /// sharded tensors are missing, and BackendError if the checkpoint cannot be written.
     void complete();
 
   private:

@@ -155,9 +155,9 @@ DPTK_INLINE std::filesystem::path CheckpointFolder::path_of(std::int64_t step) c
 }
 
 DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t step) {
-    Writer writer(*this, state, step);
-    for (std::size_t i = 0; i < state.sharded.described.size(); ++i) writer.append(state.sharded.fetch(i));
-    writer.complete();
+    if (!state.sharded.described.empty())
+        throw ArgumentError("CheckpointFolder::save: the state has sharded tensors: use a Writer");
+    Writer(*this, state, step).complete();
 }
 
 DPTK_INLINE CheckpointFolder::Writer::Writer(const CheckpointFolder& folder, const TrainingState& state,
@@ -192,6 +192,7 @@ DPTK_INLINE void CheckpointFolder::Writer::discard() noexcept {
 }
 
 DPTK_INLINE void CheckpointFolder::Writer::append(const StateTensor& tensor) {
+    if (!sharded_) throw ArgumentError("CheckpointFolder::Writer: the state has no sharded tensors");
     sharded_->append(detail::read_only_buffer(tensor));
 }
 

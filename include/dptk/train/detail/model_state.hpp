@@ -3,12 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -70,10 +71,9 @@ class ModelState {
         });
     }
 
-    /// Continues from what save() has added, whether the optimizer was sharded or not. Collective if it was.
+    /// Continues from what save() has added, except for sharded tensors. Does not communicate.
     void restore(const TrainingState& state) {
-        const std::vector<std::int64_t> steps =
-            TrainingState::required(state.training, "optimizer.steps").template values<std::int64_t>();
+        const std::vector<std::int64_t> steps = steps_in(state);
         if (steps.size() != parameters_.size())
             throw ArgumentError(
                 text("checkpoint: it has ", steps.size(), " parameters, the model ", parameters_.size()));
@@ -81,17 +81,10 @@ class ModelState {
             from_row_major(i, TrainingState::required(state.model, parameters_[i].name),
                            parameters_[i].value);
             OptimizerState<Scalar> slot{.steps = steps[i]};
-            while (const auto array = find_array(state, optimizer_tensor(i, slot.arrays.size()))) {
-                auto elements = computation_.upload(std::vector<Scalar>(parameters_[i].count));
-                from_row_major(i, *array, elements.data());
-                slot.arrays.push_back(computation_.download(elements));
-            }
-            if (slot.steps == 0) continue;
-            if (sharded_ != nullptr) {
-                sharded_->load_state_of(i, slot);
-            } else {
-                computation_.optimizer().set_state(i, std::move(slot));
-            }
+            while (const StateTensor* array =
+                       TrainingState::find(state.training, optimizer_tensor(i, slot.arrays.size())))
+                slot.arrays.push_back(array_of(i, *array));
+            if (slot.steps > 0) set_state(i, std::move(slot));
         }
         auto& model = computation_.model();
         model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
@@ -102,12 +95,53 @@ class ModelState {
         });
     }
 
+    /// Continues from the sharded tensors, after restore(). Collective.
+    void restore_sharded(ProcessGroup& group, const TrainingState& state) {
+        const std::vector<StateTensor>& described = state.sharded.described;
+        if (described.empty()) return;
+        if (!state.sharded.is_on_all_ranks)
+            throw ArgumentError(
+                "checkpoint: a sharded optimizer's state can only be restored after Checkpoint has read it");
+        const std::vector<std::int64_t> steps = steps_in(state);
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            std::vector<StateTensor> arrays;
+            while (const StateTensor* array =
+                       TrainingState::find(described, optimizer_tensor(i, arrays.size())))
+                arrays.push_back(state.sharded.fetch(static_cast<std::size_t>(array - described.data())));
+            if (arrays.empty()) continue;
+            on_all_or_none(group, [&] {
+                OptimizerState<Scalar> slot{.steps = steps[i]};
+                for (const StateTensor& array : arrays) slot.arrays.push_back(array_of(i, array));
+                set_state(i, std::move(slot));
+            });
+        }
+    }
+
   private:
+    [[nodiscard]] static std::vector<std::int64_t> steps_in(const TrainingState& state) {
+        return TrainingState::required(state.training, "optimizer.steps").template values<std::int64_t>();
+    }
+
+    /// Returns an array of the optimizer in the layout of parameter `i`.
+    [[nodiscard]] std::vector<Scalar> array_of(std::size_t i, const StateTensor& tensor) {
+        auto elements = computation_.upload(std::vector<Scalar>(parameters_[i].count));
+        from_row_major(i, tensor, elements.data());
+        return computation_.download(elements);
+    }
+
+    void set_state(std::size_t i, OptimizerState<Scalar> state) {
+        if (sharded_ != nullptr) {
+            sharded_->load_state_of(i, state);
+        } else {
+            computation_.optimizer().set_state(i, std::move(state));
+        }
+    }
+
     /// Returns the number of steps of each parameter.
     [[nodiscard]] std::vector<std::int64_t> save_optimizer(TrainingState& state) {
         std::vector<std::int64_t> steps;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            const OptimizerState<Scalar> slot = computation_.optimizer().state(i);
+            const OptimizerState<Scalar>& slot = computation_.optimizer().state(i);
             steps.push_back(slot.steps);
             for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
                 const auto& array = computation_.upload(slot.arrays[a]);
@@ -134,20 +168,10 @@ class ModelState {
         state.sharded.fetch = [own = *this, places](std::size_t tensor) mutable {
             const auto [i, a] = places.at(tensor);
             const std::vector<Scalar> array = own.sharded_->state_array(i, a);
-            if (array.empty()) return StateTensor{};
+            if (array.size() != own.parameters_[i].count) return StateTensor{};  // on another rank than 0
             return own.to_row_major(i, own.optimizer_tensor(i, a), array.data());
         };
         return steps;
-    }
-
-    /// Returns an array of the optimizer, or nullopt if there is none of this name.
-    [[nodiscard]] static std::optional<StateTensor> find_array(const TrainingState& state,
-                                                               const std::string& name) {
-        if (const StateTensor* found = TrainingState::find(state.training, name)) return *found;
-        const std::vector<StateTensor>& described = state.sharded.described;
-        const StateTensor* const found = TrainingState::find(described, name);
-        if (found == nullptr) return std::nullopt;
-        return state.sharded.fetch(static_cast<std::size_t>(found - described.data()));
     }
 
     [[nodiscard]] std::string optimizer_tensor(std::size_t i, std::size_t array) const {

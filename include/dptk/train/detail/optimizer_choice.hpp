@@ -51,9 +51,10 @@ class OptimizerChoice {
         std::visit(set, optimizer_);
     }
 
-    /// Returns the state of a slot.
-    [[nodiscard]] OptimizerState<Scalar> state(std::size_t slot) {
-        return std::visit([&](auto& optimizer) { return optimizer.state(slot); }, optimizer_);
+    /// Returns the state of a slot, on hosts a reference to it.
+    [[nodiscard]] decltype(auto) state(std::size_t slot) {
+        return std::visit([&](auto& optimizer) -> decltype(auto) { return optimizer.state(slot); },
+                          optimizer_);
     }
 
     /// Returns the state of a slot of an optimizer in host memory.
