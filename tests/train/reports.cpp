@@ -262,7 +262,7 @@ TEST_CASE("outputs of an evaluation are available after each of its batches, and
         }
     };
     dptk::launch_threads(2, [&](ProcessGroup& group) {
-        for (const std::size_t shards : {0, 4}) {
+        for (const std::size_t shards : {std::size_t{0}, std::size_t{4}}) {
             dptk::nn::Network<Backend> net(
                 dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{10}}), 1);
             dptk::TrainerOptions options = test::small_options(1);
@@ -323,7 +323,7 @@ TEST_CASE("an HTML report has balanced tags and escaped texts") {
 TEST_CASE("a report with many classes lists the most frequent errors") {
     const dptk::ImageDataset samples = repeated_digits();
     const TemporaryFolder folder;
-    for (const std::size_t count : {50, 51}) {
+    for (const std::size_t count : {std::size_t{50}, std::size_t{51}}) {
         dptk::launch_threads(1, [&](ProcessGroup& group) {
             dptk::nn::Network<Backend> net(
                 dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{count}}), 1);
