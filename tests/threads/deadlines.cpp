@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -106,6 +107,30 @@ TEST_CASE("a call in the background has the same deadline, and says which call t
         },
         {.timeout = 2s});
     CHECK(done);
+}
+
+TEST_CASE("ranks that are threads have the deadline of DPTK_TIMEOUT, unless the options have another one") {
+    const test::DebugMode unchecked("off");
+    ::setenv("DPTK_TIMEOUT", "0.5", 1);
+    for (const bool has_option : {false, true}) {
+        dptk::ThreadOptions options;
+        if (has_option) options.timeout = 250ms;
+        std::atomic<bool> waited = false;
+        dptk::launch_threads(
+            2,
+            [&](dptk::ProcessGroup& group) {
+                if (group.rank() == 1) {
+                    while (!waited) std::this_thread::sleep_for(1ms);
+                    return;
+                }
+                std::string text;
+                CHECK(test::throws<dptk::TimeoutError>(text, [&] { group.barrier(); }));
+                CHECK_MESSAGE(test::contains(text, has_option ? "within 0.25 s" : "within 0.5 s"), text);
+                waited = true;
+            },
+            options);
+    }
+    ::unsetenv("DPTK_TIMEOUT");
 }
 
 TEST_CASE("a message for which nobody waits has no deadline") {
