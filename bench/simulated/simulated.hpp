@@ -114,11 +114,12 @@ inline std::shared_ptr<SimulatedRank> SimulatedJob::join(int rank,
 }
 
 inline SimulatedTransport SimulatedJob::transport(const std::shared_ptr<SimulatedRank>& self) const {
-    return {
-        hub_, self,
-        ControlPlane::make(
-            {.rank = self->number, .size = network_.ranks(), .store = store_, .timeout = options_.timeout},
-            hub_->job_state)};
+    return {hub_, self,
+            ControlPlane::make({.rank = self->number,
+                                .size = network_.ranks(),
+                                .store = store_,
+                                .timeout = options_.timeout.value_or(default_timeout)},
+                               hub_->job_state)};
 }
 
 inline void SimulatedJob::end(SimulatedSeconds time) {

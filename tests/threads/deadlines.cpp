@@ -125,7 +125,7 @@ TEST_CASE("ranks that are threads have the deadline of DPTK_TIMEOUT, unless the 
                 }
                 std::string text;
                 CHECK(test::throws<dptk::TimeoutError>(text, [&] { group.barrier(); }));
-                CHECK_MESSAGE(test::contains(text, has_option ? "within 0.25 s" : "within 0.5 s"), text);
+                CHECK_MESSAGE(test::contains(text, has_option ? "within 250 ms" : "within 500 ms"), text);
                 waited = true;
             },
             options);

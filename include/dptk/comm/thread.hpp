@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -146,18 +147,20 @@ using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
 /// Options of launch_threads.
 struct ThreadOptions {
-    /// The time that a call waits for other ranks before it throws TimeoutError.
-    std::chrono::milliseconds timeout = default_timeout;
+    /// The time that a call waits for other ranks before it throws TimeoutError. Default: that of the
+    /// variable DPTK_TIMEOUT, in seconds, or default_timeout.
+    std::optional<std::chrono::milliseconds> timeout = std::nullopt;
 };
 
 namespace detail {
 
 /// State that the ranks of one launch_threads call share.
 struct ThreadJob {
-    ThreadJob(int size_, ThreadOptions options_) : size(size_), options(options_) {}
+    /// Throws ArgumentError if the timeout is that of DPTK_TIMEOUT, which is invalid.
+    ThreadJob(int size_, const ThreadOptions& options);
 
     int size;
-    ThreadOptions options;
+    std::chrono::milliseconds timeout;
     std::shared_ptr<JobState> job_state = std::make_shared<JobState>();
     std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, job_state);
     std::shared_ptr<Store> store = std::make_shared<InProcessStore>();

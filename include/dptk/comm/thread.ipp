@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -210,9 +211,14 @@ DPTK_INLINE void ThreadTransport::copy(const Buffer& to, const Buffer& from) {
 
 namespace DPTK_NAMESPACE::detail {
 
+DPTK_INLINE ThreadJob::ThreadJob(int size_, const ThreadOptions& options)
+    : size(size_),
+      timeout(options.timeout ? *options.timeout
+                              : environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)) {}
+
 DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
-    return {hub, ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = options.timeout},
-                                    job_state)};
+    return {hub,
+            ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = timeout}, job_state)};
 }
 
 DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
