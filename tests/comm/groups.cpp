@@ -4,10 +4,12 @@
 #include <dptk/comm/detail/device_registry.hpp>
 #include <dptk/control/net/host.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -201,16 +203,18 @@ TEST_CASE("a subgroup of a subgroup") {
 
 TEST_CASE("a subgroup has a timeout of its own") {
     dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
-    const auto run = [] {
-        dptk::launch_threads(3, [](ProcessGroup& group) {
-            ProcessGroup pair = group.subgroup({0, 2}, {.timeout = 300ms});
-            if (group.rank() != 0) std::this_thread::sleep_for(1500ms);
-            if (group.rank() == 0) pair.barrier();
-        });
-    };
-    CHECK_THROWS_WITH_AS(run(),
-                         doctest::Contains("barrier #1 has not completed within 300 ms; missing: rank 2"),
-                         dptk::TimeoutError);
+    std::atomic<bool> waited = false;
+    dptk::launch_threads(3, [&](ProcessGroup& group) {
+        ProcessGroup pair = group.subgroup({0, 2}, {.timeout = 300ms});
+        if (group.rank() != 0) {
+            while (!waited) std::this_thread::sleep_for(1ms);
+            return;
+        }
+        std::string text;
+        CHECK(test::throws<dptk::TimeoutError>(text, [&] { pair.barrier(); }));
+        CHECK(test::contains(text, "barrier #1 has not completed within 300 ms; missing: rank 2"));
+        waited = true;
+    });
     dptk::set_log_sink({});
 }
 
