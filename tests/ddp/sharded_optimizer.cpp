@@ -360,6 +360,43 @@ TEST_CASE("a state that was saved with four ranks can be loaded with any number 
     }
 }
 
+namespace {
+
+struct TiedAndIgnored {
+    std::vector<float> value = std::vector<float>(100), gradient = std::vector<float>(100, 1);
+    std::vector<float> ignored = value, ignored_gradient = gradient;
+
+    void for_each_parameter(auto& sink) {
+        sink("first", value, gradient);
+        sink("tied", value, gradient);
+        sink("ignored", ignored, ignored_gradient);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("ignored parameters, and those tied to earlier ones, have no state of their own") {
+    test::on_ranks([](ProcessGroup& group) {
+        TiedAndIgnored model;
+        ShardedOptimizer sharded(group, model, dptk::Adam<float>(), {.parameters_to_ignore = {"ignored"}});
+        sharded.synchronize();
+        sharded.step();
+        CHECK(sharded.has_state(0));
+        CHECK_FALSE(sharded.has_state(1));
+        CHECK_FALSE(sharded.has_state(2));
+        CHECK_THROWS_AS(static_cast<void>(sharded.has_state(3)), dptk::ArgumentError);
+        for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+            CHECK_THROWS_AS(static_cast<void>(sharded.state_array(i, 0)), dptk::ArgumentError);
+        const auto state = sharded.state();
+        if (group.rank() != 0) return;
+        REQUIRE(state.size() == 3);
+        CHECK(state[0].arrays.at(1).size() == 100);
+        CHECK(state[1].arrays.empty());
+        CHECK(state[2].arrays.empty());
+        CHECK_THROWS_AS(sharded.load_state_of(0, {1, {std::vector<float>(99)}}), dptk::ArgumentError);
+    });
+}
+
 TEST_CASE("the state of a parameter of many pieces is whole") {
     with_and_without_shared_memory([](ProcessGroup& group) {
         for (const ShardedOptimizerOptions& options : all_options) {

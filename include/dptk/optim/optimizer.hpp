@@ -116,7 +116,7 @@ class OptimizerSlots {
   private:
     std::string_view name_;
     std::size_t arrays_;
-    OptimizerState<T> unused_;  // of slots that have never stepped
+    OptimizerState<T> unused_;  // for slots that have never stepped
     std::vector<OptimizerState<T>> slots_;
     std::vector<ParameterGroup> groups_{1};
     std::vector<std::size_t> group_of_;  // by slot; the first group if the slot is not there

@@ -205,7 +205,7 @@ DPTK_INLINE void CheckpointFolder::Writer::complete() {
         json["files"][name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc32c}};
     }
     json["values"] = values_;
-    json["crc32c"] = detail::crc32c(json.dump());  // of the text without this number
+    json["crc32c"] = detail::crc32c(json.dump());  // covers the text without this number
     const std::string text = json.dump(1) + '\n';
     detail::ReplacementFile file(part_ / "state.json");
     file.write(text.data(), text.size());

@@ -155,7 +155,7 @@ class ModelState {
     [[nodiscard]] std::vector<std::int64_t> save_sharded_optimizer(TrainingState& state) {
         const auto size = sharded_->state_size();
         std::vector<std::int64_t> steps(parameters_.size());
-        std::vector<std::pair<std::size_t, std::size_t>> places;  // of the tensors: parameter and array
+        std::vector<std::pair<std::size_t, std::size_t>> places;  // parameter and array of each tensor
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (!sharded_->has_state(i)) continue;
             steps[i] = size.steps;
