@@ -403,9 +403,9 @@ void run(dptk::ProcessGroup& group, const Options& options) {
     load_and_train(group, options, load_data);
 }
 
-/// Runs the replicas of --parallel dp, each as a rank on a thread of its own.
-void run_replicas(const Options& options) {
-    dptk::launch_threads(*options.replicas, [&](dptk::ProcessGroup& group) {
+/// Runs the replicas of --parallel dp and both, each as a rank on a thread of its own.
+void run_replicas(dptk::ProcessGroup& processes, const Options& options) {
+    dptk::launch_threads(processes, *options.replicas, [&](dptk::ProcessGroup& group) {
         try {
             run(group, options);
         } catch (const dptk::Error&) {
@@ -430,8 +430,8 @@ int main(int argc, char** argv) {
             std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
             dptk::StopSignals::set_grace_time(std::chrono::seconds(parsed.options->grace));
-            if (parsed.options->parallel == "dp")
-                run_replicas(*parsed.options);
+            if (parsed.options->replicas)
+                run_replicas(group, *parsed.options);
             else
                 run(group, *parsed.options);
         } else if (rank == 0) {

@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <dptk/comm/registry.hpp>
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
@@ -179,20 +181,22 @@ void check_device(Settings& settings, const Options& options) {
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
 
-constexpr std::string_view one_rank_per_device =
-    "start one rank per device with --parallel ddp, which computes the same";
-
 /// Sets the number of replicas if it has its default, and divides the batch among them.
 void set_replicas(Settings& settings, Options& options, int processes) {
-    const bool is_dp = options.parallel == "dp";
-    settings.require("replicas", "parallel", is_dp, "needs --parallel dp");
-    if (!is_dp) return;
+    const bool has_replicas = options.parallel != "ddp";
+    settings.require("replicas", "parallel", has_replicas, "needs --parallel dp or both");
+    if (!has_replicas) return;
     if (options.cuda_graph)
         settings.fail("cuda-graph", "needs one process per rank: start ranks with --parallel ddp");
-    if (processes > 1)
+    if (options.parallel == "dp" && processes > 1)
         settings.fail("parallel", "dp needs a single process, and the launcher started " +
                                       std::to_string(processes) +
-                                      " ranks: " + std::string(one_rank_per_device));
+                                      ": --parallel both has replicas in each of them");
+    if (options.parallel == "both" && !options.replicas) settings.fail("parallel", "both needs --replicas");
+    if (processes > 1 && !dptk::is_gloo_available())
+        settings.fail("parallel",
+                      "this program was built without Gloo, which connects threads of several processes; "
+                      "install libgloo-dev (Debian), and build it again");
     if (options.device == "cuda") {
         const int gpus = visible_gpus();  // if it is 0, train_on_gpu() throws
         if (!options.replicas) options.replicas = std::max(1, gpus);
@@ -203,13 +207,15 @@ void set_replicas(Settings& settings, Options& options, int processes) {
     }
     if (!options.replicas) settings.fail("parallel", "dp needs --replicas on a CPU");
     const bool has_shards = options.reproducible_shards > 0;
-    const std::size_t parts =
-        has_shards ? options.reproducible_shards : static_cast<std::size_t>(*options.replicas);
-    if (options.batch_size % parts != 0)
-        settings.fail("batch-size", "expected a multiple of " + std::to_string(parts) + ", the number of " +
-                                        (has_shards ? "shards" : "replicas") + ", got " +
-                                        std::to_string(options.batch_size));
-    options.batch_size /= parts;
+    const auto all_processes = static_cast<std::size_t>(processes);
+    const std::size_t parts = has_shards ? options.reproducible_shards
+                                         : static_cast<std::size_t>(*options.replicas) * all_processes;
+    const std::size_t divisor = parts / std::gcd(parts, all_processes);
+    if (options.batch_size % divisor != 0)
+        settings.fail("batch-size", "expected a multiple of " + std::to_string(divisor) +
+                                        ", to be divided among the " + (has_shards ? "shards" : "replicas") +
+                                        ", got " + std::to_string(options.batch_size));
+    options.batch_size = options.batch_size * all_processes / parts;
 }
 
 /// A check like CLI::PositiveNumber, whose own message contains the largest double.
@@ -243,16 +249,6 @@ CLI::Validator pattern_and_factor() {
                 return is_accepted ? "" : "expected PATTERN=FACTOR, such as fc.*=10, got '" + text + "'";
             },
             "PATTERN=FACTOR"};
-}
-
-/// A check that explains why there is no --parallel both.
-CLI::Validator not_both() {
-    return {[](const std::string& text) {
-                return text == "both" ? "several replicas per rank are not supported: " +
-                                            std::string(one_rank_per_device)
-                                      : "";
-            },
-            ""};
 }
 
 CLI::Validator fraction() {
@@ -371,7 +367,8 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--epochs", options.epochs, "passes over the training data")->check(positive());
     app.add_option(
            "--batch-size", options.batch_size,
-           "samples of each step per rank, or per shard; with --parallel dp, of all replicas together")
+           "samples of each step per rank, or per shard; with --parallel dp or both, of all replicas of a "
+           "process together")
         ->check(positive());
     app.add_option("--accumulate", options.accumulate,
                    "batches of each step per rank, one after the other, as if they were one large batch")
@@ -438,11 +435,11 @@ void add_options(CLI::App& app, Options& options) {
     begin_group("Ranks and devices");
     app.add_option("--parallel", options.parallel,
                    "ddp: ranks are processes that a launcher starts; dp: ranks are threads of one process, "
-                   "which needs no launcher")
-        ->check(not_both())
-        ->check(CLI::IsMember({"ddp", "dp"}));
+                   "which needs no launcher; both: ranks are threads of each process")
+        ->check(CLI::IsMember({"ddp", "dp", "both"}));
     app.add_option("--replicas", options.replicas,
-                   "of --parallel dp: number of ranks; default with --device cuda: one per visible GPU")
+                   "of --parallel dp and both: number of ranks in each process; default of dp with --device "
+                   "cuda: one per visible GPU")
         ->check(positive());
     app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
         ->check(CLI::IsMember({"cpu", "cuda"}));

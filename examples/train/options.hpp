@@ -48,8 +48,8 @@ struct Options {
     bool evaluate = false;
     std::uint64_t seed = 1;
     bool verify = false;
-    std::string parallel = "ddp";  // or dp: the ranks are threads of this process, one for each replica
-    std::optional<int> replicas;   // of dp, where it is always set
+    std::string parallel = "ddp";  // or dp or both: each rank is a thread that has a replica
+    std::optional<int> replicas;   // of dp and both, where it is always set
     int threads = 0;               // 0: cores / ranks on this host
     std::string progress = "auto";
     std::string overlap = "auto";
@@ -83,7 +83,7 @@ struct ParsedOptions {
 };
 
 /// Parses the command line, and the inputs that `read_inputs` returns for the path of the configuration file.
-/// The path is empty if the command line has none. `processes` is the number of ranks that were started.
+/// The path is empty if the command line has none. `processes` is the number of processes that were started.
 [[nodiscard]] ParsedOptions parse_options(
     int argc, char** argv, int processes,
     const std::function<ConfigInputs(const std::string& path)>& read_inputs);

@@ -61,7 +61,7 @@ namespace DPTK_NAMESPACE::detail {
     return best;
 }
 
-[[nodiscard]] DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
+DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
     if (const std::optional<TransportEntry> transport = choose_transport(request))
         return transport->create(request);
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {

@@ -1,5 +1,6 @@
 /// Ranks as threads of one process: launch_threads(n, fn) runs fn in n threads, each of which is a rank. Use
 /// it in tests, on machines with several sockets or devices, and in programs that must be one process.
+/// launch_threads(group, n, fn) does so in each process of a group.
 #pragma once
 
 #include <chrono>
@@ -147,8 +148,9 @@ using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
 /// Options of launch_threads.
 struct ThreadOptions {
-    /// The time that a call waits for other ranks before it throws TimeoutError. Default: that of the
-    /// variable DPTK_TIMEOUT, in seconds, or default_timeout.
+    /// The time that a call waits for other ranks before it throws TimeoutError. Default: the timeout of the
+    /// group that launch_threads receives; without a group, that of the variable DPTK_TIMEOUT, in seconds, or
+    /// default_timeout.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
 };
 
@@ -169,7 +171,11 @@ struct ThreadJob {
 };
 
 /// Implements launch_threads for a type-erased function.
-void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, ThreadOptions options);
+void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options);
+
+/// Implements launch_threads in each process of a group.
+void run_as_threads(ProcessGroup& processes, int size, const std::function<void(ProcessGroup&)>& fn,
+                    const ThreadOptions& options);
 
 }  // namespace detail
 
@@ -180,9 +186,23 @@ void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, Thre
 /// that is not a PeerLostError or, if there is none, the first PeerLostError. Throws ArgumentError if `size`
 /// is less than 1.
 template <class Fn>
-void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
+void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
     detail::run_as_threads(
         size, [&fn](ProcessGroup& group) { static_cast<void>(fn(group)); }, options);
+}
+
+/// Runs fn(ProcessGroup&) in `size` ranks of each process of `processes`, one thread each, and returns when
+/// the ranks of this process have ended. The ranks of all processes form one group over Gloo, and are
+/// numbered process by process. `size` may differ between processes.
+///
+/// If an exception leaves fn on one rank, the other ranks get it as in launch_threads(size, fn), and each
+/// process throws the first exception of its own ranks. Collective over `processes`, which fn must not use;
+/// blocks. Throws on all processes: ArgumentError if `size` is less than 1 on any of them, or if there are
+/// several and the program does not include <dptk/comm/gloo.hpp>; MismatchError if their timeouts differ.
+template <class Fn>
+void launch_threads(ProcessGroup& processes, int size, Fn&& fn, const ThreadOptions& options = {}) {
+    detail::run_as_threads(
+        processes, size, [&fn](ProcessGroup& group) { static_cast<void>(fn(group)); }, options);
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -4,13 +4,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "dptk/comm/agreement.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/init.hpp"
+#include "dptk/comm/registry.hpp"
 #include "dptk/control/launch/job_request.hpp"
+#include "dptk/control/process/random_word.hpp"
+#include "dptk/control/store/prefix_store.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -221,10 +228,19 @@ DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
             ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = timeout}, job_state)};
 }
 
-DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
-                                ThreadOptions options) {
-    if (size < 1) throw ArgumentError(text("launch_threads with ", size, " ranks: expected at least 1"));
-    const ThreadJob job(size, options);
+/// The ranks that are threads of this process.
+struct ThreadRanks {
+    int first;
+    int count;
+    /// Throws if the threads of this process, or of another one, could not be started.
+    std::function<void(const std::string& problem)> check_start;
+    /// Returns a rank's group. Called on the rank's thread.
+    std::function<ProcessGroup(int rank)> connect;
+};
+
+/// Runs `fn` in each rank. Throws the first exception that is not a PeerLostError or, if there is none, the
+/// first PeerLostError.
+DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(ProcessGroup&)>& fn) {
     std::mutex mutex;
     std::exception_ptr cause;
     std::exception_ptr consequence;
@@ -237,10 +253,10 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
                 std::exception_ptr& first = is_consequence ? consequence : cause;
                 if (!first) first = error;
             }
-            job.job_state->fail(text("rank ", rank, ": ", what));
+            if (group) group->channel().control().job_state()->fail(text("rank ", rank, ": ", what));
         };
         try {
-            group.emplace(ThreadCommunicator(job.transport(rank)));
+            group.emplace(ranks.connect(rank));
             fn(*group);
         } catch (const PeerLostError& error) {
             failed(std::current_exception(), true, error.what());
@@ -251,17 +267,87 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
         }
     };
 
+    std::promise<bool> decision;  // whether the threads run their ranks
+    const std::shared_future<bool> is_started = decision.get_future().share();
     {
         std::vector<std::jthread> threads;
+        std::string problem;
         try {
-            for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
-        } catch (const std::exception& error) {  // the running threads must not wait for missing ones
-            job.job_state->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
+            for (int i = 0; i < ranks.count; ++i)
+                threads.emplace_back([&, i] {
+                    if (is_started.get()) run_rank(ranks.first + i);
+                });
+        } catch (const std::exception& error) {
+            problem =
+                text("thread ", threads.size(), " of ", ranks.count, " could not be started: ", error.what());
+        }
+        try {
+            ranks.check_start(problem);
+        } catch (...) {
+            decision.set_value(false);
             throw;
         }
+        decision.set_value(true);
     }
     if (cause) std::rethrow_exception(cause);
     if (consequence) std::rethrow_exception(consequence);
+}
+
+[[nodiscard]] DPTK_INLINE std::string launch_problem(int size) {
+    return size < 1 ? text("launch_threads with ", size, " ranks: expected at least 1") : "";
+}
+
+DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
+                                const ThreadOptions& options) {
+    if (const std::string problem = launch_problem(size); !problem.empty()) throw ArgumentError(problem);
+    const ThreadJob job(size, options);
+    const auto check_start = [](const std::string& problem) {
+        if (!problem.empty()) throw Error(problem);
+    };
+    const auto connect = [&](int rank) -> ProcessGroup {
+        try {
+            return ThreadCommunicator(job.transport(rank));
+        } catch (const std::exception& error) {  // the other ranks must not wait for this one
+            job.job_state->fail(text("rank ", rank, ": ", error.what()));
+            throw;
+        }
+    };
+    run_ranks({0, size, check_start, connect}, fn);
+}
+
+DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
+                                const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options) {
+    const PurposeScope here(processes.channel(), {.call = "launch_threads()", .owner = "ProcessGroup"});
+    const std::chrono::milliseconds timeout =
+        options.timeout.value_or(processes.channel().identity().timeout);
+    std::string problem = launch_problem(size);
+    if (problem.empty() && processes.size() > 1) {
+        if (!is_gloo_available())
+            problem = "launch_threads in several processes: include <dptk/comm/gloo.hpp>";
+        else if (!processes.channel().control().has_store())
+            problem = "launch_threads in several processes: this rank has no connection to the job's store";
+    }
+    check_no_problem<ArgumentError>(processes, problem);
+    check_equal_tables(processes, "threads", text("timeout ", duration_text(timeout)));
+    if (processes.size() == 1) return run_as_threads(size, fn, {.timeout = timeout});
+
+    const std::vector<int> sizes = processes.all_gather_value(size);
+    const auto own = sizes.begin() + processes.rank();
+    const int first = std::accumulate(sizes.begin(), own, 0);
+    const int world_size = std::accumulate(own, sizes.end(), first);
+    const std::string key = "threads " + all_gather_text(processes, random_word()).front();
+    const auto check_start = [&](const std::string& own_problem) {
+        check_no_problem<Error>(processes, own_problem);
+    };
+    const auto connect = [&](int rank) {
+        const std::shared_ptr<Store> store = processes.channel().control().store()->clone();
+        return detail::connect(dptk::resolve({.backend = "gloo",
+                                              .rank = rank,
+                                              .world_size = world_size,
+                                              .timeout = timeout,
+                                              .store = std::make_shared<PrefixStore>(store, key)}));
+    };
+    run_ranks({first, size, check_start, connect}, fn);
 }
 
 }  // namespace DPTK_NAMESPACE::detail
