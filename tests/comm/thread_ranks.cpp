@@ -101,10 +101,12 @@ TEST_CASE("an invalid number of threads, and different timeouts, are errors in a
             CHECK(test::contains(text, "timeout 20"));
         }
         CHECK(calls == 0);
-        dptk::launch_threads(processes, 1, [&](ProcessGroup& group) {
-            CHECK(group.size() == processes.size());
-            CHECK(group.channel().identity().timeout == 25s);
-        }, {.timeout = 25s});
+        dptk::launch_threads(processes, 1,
+                             [&](ProcessGroup& group) {
+                                 CHECK(group.size() == processes.size());
+                                 CHECK(group.channel().identity().timeout == 25s);
+                             },
+                             {.timeout = 25s});
     });
 }
 

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/ranks.hpp"
+
 namespace test {
 
 using namespace std::chrono_literals;
@@ -79,10 +81,6 @@ template <class E, class Fn>
         return error.what();
     }
     return {};
-}
-
-[[nodiscard]] inline bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
 }
 
 }  // namespace test
