@@ -3,5 +3,7 @@
 
 #include "dptk/train/checkpoint/checkpoint.ipp"
 #include "dptk/train/checkpoint/checkpoint_folder.ipp"
+#include "dptk/weights/detail/safetensors_header.ipp"
 #include "dptk/weights/load_weights.ipp"
 #include "dptk/weights/safetensors.ipp"
+#include "dptk/weights/safetensors_writer.ipp"

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <dptk/core/error.hpp>
+#include <dptk/weights/safetensors_writer.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -15,6 +15,7 @@
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/graph.hpp"
 #include "dptk/weights/safetensors.hpp"
+#include "dptk/weights/safetensors_writer.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -11,7 +11,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/training_state.hpp"
-#include "dptk/weights/safetensors.hpp"
+#include "dptk/weights/safetensors_writer.hpp"
 
 namespace DPTK_NAMESPACE {
 
