@@ -154,3 +154,22 @@ TEST_CASE("a Trainer of a module with another loss and targets that are no integ
         CHECK(status.test.accuracy == 0);
     });
 }
+
+TEST_CASE("options that a Trainer of a module does not support are errors on all ranks") {
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        Classifier module(0);
+        dptk::libtorch::TrainableModule model(module);
+        const auto refuses = [&](const char* option, const dptk::TrainerOptions& options) {
+            std::string text;
+            CHECK(test::throws<dptk::ArgumentError>(
+                text, [&] { dptk::Trainer(group, model, options); }, test::Agreed::yes));
+            CHECK(test::contains(text, std::string("Trainer: ") + option));
+        };
+        refuses("shard_optimizer and a model", {.shard_optimizer = true});
+        refuses("reproducible_shards and a model", {.reproducible_shards = 2});
+        refuses("accumulate and a model", {.accumulate = 2});
+        refuses("freeze and a model", {.freeze = {"last.*"}});
+        refuses("cuda_graph requires", {.cuda_graph = true});
+        refuses("data_on_device requires", {.data_on_device = true});
+    });
+}

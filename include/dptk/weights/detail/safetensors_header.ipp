@@ -176,7 +176,7 @@ class SafetensorsHeaderParser {
 };
 
 DPTK_INLINE void throw_bad_safetensors(const std::filesystem::path& path, std::size_t offset,
-                                                    std::string_view problem) {
+                                       std::string_view problem) {
     throw FormatError(text(path.string(), ": byte ", offset, ": ", problem));
 }
 
@@ -198,7 +198,8 @@ DPTK_INLINE void throw_bad_safetensors(const std::filesystem::path& path, std::s
     std::vector<SafetensorsEntry> entries;
     for (SafetensorsHeaderParser::Tensor& tensor : tensors) {
         const auto fail = [&](std::string_view problem) {
-            throw_bad_safetensors(path, safetensors_header_begin, text("tensor \"", tensor.name, "\": ", problem));
+            throw_bad_safetensors(path, safetensors_header_begin,
+                                  text("tensor \"", tensor.name, "\": ", problem));
         };
         const std::vector<std::uint64_t>& offsets = *tensor.offsets;
         if (offsets.size() != 2) fail("expected two data_offsets");
