@@ -85,7 +85,7 @@ dptk_add_headers(readers data/readers/*.[hi]pp data/readers/detail/*.[hi]pp)
 
 dptk_add_headers(images data/images/*.[hi]pp data/images/detail/*.[hi]pp)
 
-dptk_add_headers(weights weights/*.[hi]pp train/checkpoint/*.[hi]pp)
+dptk_add_headers(weights weights/*.[hi]pp weights/detail/*.[hi]pp train/checkpoint/*.[hi]pp)
 
 dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <dptk/train.hpp>
+#include <dptk/weights/safetensors_writer.hpp>
 
 #include <string>
 #include <vector>

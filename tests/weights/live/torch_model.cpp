@@ -7,6 +7,7 @@
 #include <dptk/nn/network.hpp>
 #include <dptk/nn/reference/backend.hpp>
 #include <dptk/weights/load_weights.hpp>
+#include <dptk/weights/safetensors_writer.hpp>
 #ifdef DPTK_WITH_ONEDNN
 #include <dptk/nn/cpu/backend.hpp>
 #endif
