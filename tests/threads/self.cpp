@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 
+#include <chrono>
 #include <vector>
 
 TEST_CASE("a group of one has everything done already") {
@@ -17,6 +18,16 @@ TEST_CASE("a group of one has everything done already") {
     dptk::ProcessGroup group = std::move(self);
     CHECK(group.size() == 1);
     CHECK(group.backend() == "self");
+}
+
+TEST_CASE("threads inherit the timeout of a group of one") {
+    const dptk::InitOptions options{.rank = 0, .world_size = 1, .timeout = std::chrono::seconds(7)};
+    dptk::ProcessGroup processes = dptk::init_process_group(options);
+    dptk::launch_threads(processes, 2, [](dptk::ProcessGroup& group) {
+        CHECK(group.size() == 2);
+        CHECK(group.backend() == "threads");
+        CHECK(group.channel().identity().timeout == std::chrono::seconds(7));
+    });
 }
 
 TEST_CASE("there is nobody to talk to in a group of one") {

@@ -61,7 +61,7 @@ namespace DPTK_NAMESPACE::detail {
     return best;
 }
 
-DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
+[[nodiscard]] DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
     if (const std::optional<TransportEntry> transport = choose_transport(request))
         return transport->create(request);
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {
@@ -69,7 +69,7 @@ DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
     }
     if (!has_logged_single_rank.exchange(true) && request.launch.launcher == Launcher::none)
         log(LogLevel::info, 0, "no launcher detected: this process is a group of one rank");
-    return SelfCommunicator(SelfTransport{});
+    return SelfCommunicator(SelfTransport(request.timeout));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,11 +2,14 @@
 /// example, if no launcher has started the program. Collectives only copy the input to the output.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 
 #include "dptk/comm/communicator.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -14,6 +17,9 @@ namespace DPTK_NAMESPACE {
 /// The transport of a group of one rank.
 class SelfTransport {
   public:
+    /// Creates the transport. The groups of launch_threads inherit `timeout`; calls of one rank need none.
+    explicit SelfTransport(std::chrono::milliseconds timeout = default_timeout) : timeout_(timeout) {}
+
     [[nodiscard]] int rank() const noexcept { return 0; }
     [[nodiscard]] int size() const noexcept { return 1; }
     [[nodiscard]] std::string_view backend() const noexcept { return "self"; }
@@ -35,10 +41,17 @@ class SelfTransport {
     void all_to_all(const Buffer& input, const Buffer& output) { algorithms::place(output, input); }
     void barrier() {}
 
-    [[nodiscard]] SelfTransport duplicate() { return {}; }
-    [[nodiscard]] SelfTransport subgroup(std::span<const int>, std::string_view) { return {}; }
+    [[nodiscard]] SelfTransport duplicate() { return *this; }
+    [[nodiscard]] SelfTransport subgroup(std::span<const int>, std::string_view) { return *this; }
+
+    /// Returns a control plane without a store.
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const {
+        return detail::ControlPlane::make({.timeout = timeout_}, std::make_shared<detail::JobState>());
+    }
 
   private:
+    std::chrono::milliseconds timeout_;
+
     static void refuse(std::string_view what, int peer);
 };
 
