@@ -430,10 +430,10 @@ int main(int argc, char** argv) {
             std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
             dptk::StopSignals::set_grace_time(std::chrono::seconds(parsed.options->grace));
-            if (parsed.options->replicas)
-                run_replicas(group, *parsed.options);
-            else
+            if (parsed.options->parallel == "ddp")
                 run(group, *parsed.options);
+            else
+                run_replicas(group, *parsed.options);
         } else if (rank == 0) {
             std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
         }

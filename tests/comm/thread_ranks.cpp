@@ -1,10 +1,12 @@
-// Ranks that are threads of each process of a group.
+// Ranks that are threads of each process of a group. tests/launch/check-thread-ranks has tests that break
+// the processes' group.
 #include <doctest/doctest.h>
 #include <dptk/comm/registry.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,8 +20,8 @@ namespace {
 using dptk::ProcessGroup;
 
 /// Runs a test whose threads can be connected: in one process, or with Gloo.
-void on_connectable_ranks(void (*fn)(ProcessGroup&)) {
-    test::on_ranks([fn](ProcessGroup& group) {
+void on_connectable_ranks(const std::function<void(ProcessGroup&)>& fn) {
+    test::on_ranks([&fn](ProcessGroup& group) {
         if (group.size() <= 4 && (group.size() == 1 || dptk::is_gloo_available())) fn(group);
     });
 }
@@ -28,6 +30,7 @@ void on_connectable_ranks(void (*fn)(ProcessGroup&)) {
 
 TEST_CASE("threads of several processes are one group, numbered process by process") {
     on_connectable_ranks([](ProcessGroup& processes) {
+        std::string name;
         for (int round = 0; round < 2; ++round) {  // the processes' group stays usable
             const std::vector<int> counts = processes.all_gather_value(1 + (processes.rank() + round) % 2);
             int first = 0;
@@ -39,24 +42,33 @@ TEST_CASE("threads of several processes are one group, numbered process by proce
             }
             const int own = counts[static_cast<std::size_t>(processes.rank())];
             std::vector<std::atomic<int>> calls(static_cast<std::size_t>(own));
+            std::vector<std::string> names(static_cast<std::size_t>(own));
             dptk::launch_threads(processes, own, [&](ProcessGroup& group) {
                 REQUIRE(group.size() == all);
                 REQUIRE(group.rank() >= first);
                 REQUIRE(group.rank() < first + own);
                 ++calls[static_cast<std::size_t>(group.rank() - first)];
+                names[static_cast<std::size_t>(group.rank() - first)] = group.name();
                 CHECK(group.all_reduce_value(group.rank()) == all * (all - 1) / 2);
                 std::vector<int> ranks;
                 for (int rank = 0; rank < all; ++rank) ranks.push_back(rank);
                 CHECK(group.all_gather_value(group.rank()) == ranks);
+                CHECK(group.ranks() == ranks);
                 CHECK(group.channel().identity().timeout == processes.channel().identity().timeout);
+                ProcessGroup even = group.split(group.rank() % 2);
+                CHECK(even.size() == (all + 1 - group.rank() % 2) / 2);
+                even.monitored_barrier();
             });
             for (const std::atomic<int>& count : calls) CHECK(count == 1);
+            if (processes.size() > 1) CHECK(names.front() != name);
+            name = names.front();
         }
         CHECK(processes.all_reduce_value(1) == processes.size());
     });
 }
 
 TEST_CASE("an exception in a thread ends the threads of all processes") {
+    if (test::is_launched()) return;  // it would break the group of the other tests
     on_connectable_ranks([](ProcessGroup& processes) {
         std::atomic<int> told = 0;
         const auto run = [&] {
@@ -78,6 +90,23 @@ TEST_CASE("an exception in a thread ends the threads of all processes") {
             CHECK(test::contains(text, "boom"));
             CHECK(told == 2);
         }
+    });
+}
+
+TEST_CASE("an error that all threads throw is agreed, and the processes' group stays usable") {
+    on_connectable_ranks([](ProcessGroup& processes) {
+        std::string text;
+        CHECK(test::throws<dptk::Error>(
+            text,
+            [&] {
+                dptk::launch_threads(processes, 2, [](ProcessGroup& group) {
+                    dptk::on_all_or_none(group, [&] {
+                        if (group.rank() == 1) throw std::runtime_error("no such file");
+                    });
+                });
+            },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "rank 1: no such file"));
         CHECK(processes.all_reduce_value(1) == processes.size());
     });
 }
@@ -101,12 +130,11 @@ TEST_CASE("an invalid number of threads, and different timeouts, are errors in a
             CHECK(test::contains(text, "timeout 20"));
         }
         CHECK(calls == 0);
-        dptk::launch_threads(processes, 1,
-                             [&](ProcessGroup& group) {
-                                 CHECK(group.size() == processes.size());
-                                 CHECK(group.channel().identity().timeout == 25s);
-                             },
-                             {.timeout = 25s});
+        const auto check = [&](ProcessGroup& group) {
+            CHECK(group.size() == processes.size());
+            CHECK(group.channel().identity().timeout == 25s);
+        };
+        dptk::launch_threads(processes, 1, check, {.timeout = 25s});
     });
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/debug_mode.hpp"
@@ -27,6 +28,18 @@ TEST_CASE("an exception on one rank ends the others' waits and is rethrown") {
         CHECK_THROWS_WITH_AS(run(), "boom", std::runtime_error);
         CHECK(lost == ranks - 1);
     }
+}
+
+TEST_CASE("a rank that has moved its group elsewhere may throw as well") {
+    const auto run = [] {
+        dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+            dptk::ProcessGroup own = std::move(group);
+            own.barrier();
+            if (own.rank() == 1) throw std::runtime_error("moved");
+            own.barrier();
+        });
+    };
+    CHECK_THROWS_WITH_AS(run(), "moved", std::runtime_error);
 }
 
 TEST_CASE("a function that throws while elements are combined ends everybody, and nobody gets a result") {

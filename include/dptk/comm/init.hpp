@@ -29,10 +29,6 @@ DPTK_EXPORT inline DefaultGroup& default_group() {
 /// Whether this process has logged that it is a group of one rank.
 inline std::atomic<bool> has_logged_single_rank = false;
 
-/// Creates the group that the request describes, as init_process_group does. May be called by several
-/// threads, each for another rank, if the transport is Gloo.
-[[nodiscard]] ProcessGroup connect(const JobRequest& request);
-
 }  // namespace detail
 
 /// Creates the group of all ranks that the launcher has started, or that the options describe. If there is no

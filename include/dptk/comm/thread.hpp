@@ -195,10 +195,14 @@ void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
 /// the ranks of this process have ended. The ranks of all processes form one group over Gloo, and are
 /// numbered process by process. `size` may differ between processes.
 ///
-/// If an exception leaves fn on one rank, the other ranks get it as in launch_threads(size, fn), and each
-/// process throws the first exception of its own ranks. Collective over `processes`, which fn must not use;
-/// blocks. Throws on all processes: ArgumentError if `size` is less than 1 on any of them, or if there are
-/// several and the program does not include <dptk/comm/gloo.hpp>; MismatchError if their timeouts differ.
+/// If an exception leaves fn on one rank, the calls of the ranks of all processes throw as in
+/// launch_threads(size, fn), and each process throws an exception of its own ranks, if one has left fn there.
+/// `processes` is then broken as well, unless all ranks have thrown the same (Error::agreed).
+///
+/// Collective over `processes`, which fn must not use; blocks. Throws on all processes: ArgumentError if
+/// `size` is less than 1 on any of them, or if there are several and the program does not include
+/// <dptk/comm/gloo.hpp>, or `processes` is a group over a transport of the program; MismatchError if the
+/// timeouts differ; Error if a thread cannot be started.
 template <class Fn>
 void launch_threads(ProcessGroup& processes, int size, Fn&& fn, const ThreadOptions& options = {}) {
     detail::run_as_threads(

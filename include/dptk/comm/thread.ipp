@@ -6,17 +6,16 @@
 #include <cstring>
 #include <future>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/comm/init.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/control/health/heartbeat.hpp"
 #include "dptk/control/launch/job_request.hpp"
-#include "dptk/control/process/random_word.hpp"
+#include "dptk/control/net/host.hpp"
 #include "dptk/control/store/prefix_store.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
@@ -232,6 +231,7 @@ DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
 struct ThreadRanks {
     int first;
     int count;
+    std::shared_ptr<JobState> job_state;
     /// Throws if the threads of this process, or of another one, could not be started.
     std::function<void(const std::string& problem)> check_start;
     /// Returns a rank's group. Called on the rank's thread.
@@ -239,7 +239,7 @@ struct ThreadRanks {
 };
 
 /// Runs `fn` in each rank. Throws the first exception that is not a PeerLostError or, if there is none, the
-/// first PeerLostError.
+/// first PeerLostError. An exception fails the job, unless all ranks throw it.
 DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(ProcessGroup&)>& fn) {
     std::mutex mutex;
     std::exception_ptr cause;
@@ -247,23 +247,28 @@ DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(Pr
 
     const auto run_rank = [&](int rank) {
         std::optional<ProcessGroup> group;  // destroyed after the rank's failure is recorded
-        const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
-            {
-                const std::lock_guard lock(mutex);
-                std::exception_ptr& first = is_consequence ? consequence : cause;
-                if (!first) first = error;
-            }
-            if (group) group->channel().control().job_state()->fail(text("rank ", rank, ": ", what));
+        const auto record = [&](std::exception_ptr& first) {
+            const std::lock_guard lock(mutex);
+            if (!first) first = std::current_exception();
+        };
+        const auto fail = [&](std::string_view what) {
+            ranks.job_state->fail(text("rank ", rank, ": ", what));
         };
         try {
             group.emplace(ranks.connect(rank));
             fn(*group);
         } catch (const PeerLostError& error) {
-            failed(std::current_exception(), true, error.what());
+            record(consequence);
+            fail(error.what());
+        } catch (const Error& error) {
+            record(cause);
+            if (!error.agreed()) fail(error.what());
         } catch (const std::exception& error) {
-            failed(std::current_exception(), false, error.what());
+            record(cause);
+            fail(error.what());
         } catch (...) {
-            failed(std::current_exception(), false, "an exception that is not derived from std::exception");
+            record(cause);
+            fail("an exception that is not derived from std::exception");
         }
     };
 
@@ -304,50 +309,86 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
     const auto check_start = [](const std::string& problem) {
         if (!problem.empty()) throw Error(problem);
     };
-    const auto connect = [&](int rank) -> ProcessGroup {
-        try {
-            return ThreadCommunicator(job.transport(rank));
-        } catch (const std::exception& error) {  // the other ranks must not wait for this one
-            job.job_state->fail(text("rank ", rank, ": ", error.what()));
-            throw;
-        }
-    };
-    run_ranks({0, size, check_start, connect}, fn);
+    const auto connect = [&](int rank) -> ProcessGroup { return ThreadCommunicator(job.transport(rank)); };
+    run_ranks({0, size, job.job_state, check_start, connect}, fn);
 }
+
+/// The ranks of all processes, which are their threads.
+struct ConnectedThreads {
+    int first = 0;                    ///< The first rank of this process.
+    std::vector<std::string> hosts;   ///< By rank.
+    std::vector<std::string> labels;  ///< The process of each rank, for messages.
+    ChannelIdentity identity;
+
+    /// `size` is the number of ranks of this process. Collective.
+    ConnectedThreads(ProcessGroup& processes, int size, std::chrono::milliseconds timeout) {
+        const std::vector<int> sizes = processes.all_gather_value(size);
+        const std::vector<std::string> all_hosts = all_gather_text(processes, host_identity());
+        const std::vector<std::string> all_labels = all_gather_text(processes, process_label());
+        std::vector<int> members, ranks;
+        for (std::size_t process = 0; process < sizes.size(); ++process) {
+            if (static_cast<int>(process) == processes.rank()) first = static_cast<int>(ranks.size());
+            members.push_back(static_cast<int>(process));
+            for (int i = 0; i < sizes[process]; ++i) {
+                ranks.push_back(static_cast<int>(ranks.size()));
+                hosts.push_back(all_hosts[process]);
+                labels.push_back(all_labels[process]);
+            }
+        }
+        identity = processes.channel().next_identity(members, timeout);
+        identity.ranks = std::move(ranks);
+    }
+};
 
 DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
                                 const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options) {
     const PurposeScope here(processes.channel(), {.call = "launch_threads()", .owner = "ProcessGroup"});
     const std::chrono::milliseconds timeout =
         options.timeout.value_or(processes.channel().identity().timeout);
+    const ChannelJob& job = processes.channel().job();
+    const std::vector<TransportEntry> entries = registered_transports();
+    const TransportEntry* const gloo = find_transport(entries, "gloo");
     std::string problem = launch_problem(size);
     if (problem.empty() && processes.size() > 1) {
-        if (!is_gloo_available())
-            problem = "launch_threads in several processes: include <dptk/comm/gloo.hpp>";
-        else if (!processes.channel().control().has_store())
-            problem = "launch_threads in several processes: this rank has no connection to the job's store";
+        if (gloo == nullptr)
+            problem = "launch_threads in several processes needs Gloo: include <dptk/comm/gloo.hpp>";
+        else if (!job.control->has_store())
+            problem =
+                "launch_threads in several processes needs a control plane with a store, which the "
+                "transport " +
+                processes.backend() + " does not have in this job";
     }
     check_no_problem<ArgumentError>(processes, problem);
     check_equal_tables(processes, "threads", text("timeout ", duration_text(timeout)));
     if (processes.size() == 1) return run_as_threads(size, fn, {.timeout = timeout});
 
-    const std::vector<int> sizes = processes.all_gather_value(size);
-    const auto own = sizes.begin() + processes.rank();
-    const int first = std::accumulate(sizes.begin(), own, 0);
-    const int world_size = std::accumulate(own, sizes.end(), first);
-    const std::string key = "threads " + all_gather_text(processes, random_word()).front();
+    const ConnectedThreads threads(processes, size, timeout);
     const auto check_start = [&](const std::string& own_problem) {
         check_no_problem<Error>(processes, own_problem);
     };
-    const auto connect = [&](int rank) {
-        const std::shared_ptr<Store> store = processes.channel().control().store()->clone();
-        return detail::connect(dptk::resolve({.backend = "gloo",
-                                              .rank = rank,
-                                              .world_size = world_size,
-                                              .timeout = timeout,
-                                              .store = std::make_shared<PrefixStore>(store, key)}));
+    const auto connect = [&](int rank) -> ProcessGroup {
+        const auto store =
+            std::make_shared<PrefixStore>(job.control->store()->clone(), threads.identity.name);
+        // The heartbeats of `processes` detect lost processes; those of the threads publish their calls.
+        const ChannelJob own{join_control_plane({.rank = rank,
+                                                 .size = static_cast<int>(threads.hosts.size()),
+                                                 .store = store,
+                                                 .timeout = timeout,
+                                                 .peers = threads.labels},
+                                                job.control->job_state(), timeout),
+                             std::make_shared<AgreedErrors>()};
+        std::unique_ptr<Channel> channel;
+        break_job_unless_agreed(own, [&] {
+            channel = gloo->create_subgroup({rank, threads.hosts, threads.identity, own});
+        });
+        return ProcessGroup(std::move(channel));
     };
-    run_ranks({first, size, check_start, connect}, fn);
+    try {
+        run_ranks({threads.first, size, job.control->job_state(), check_start, connect}, fn);
+    } catch (const Error& error) {
+        if (error.agreed()) job.agreed_errors->note(error);  // `processes` stays usable
+        throw;
+    }
 }
 
 }  // namespace DPTK_NAMESPACE::detail
