@@ -1,6 +1,7 @@
 // test_launch thread_ranks [throw|agreed|unconnected|die]: two threads of each process are ranks, which sum
 // their numbers. Afterwards the last rank throws, while the first process's ranks have returned and the
-// others wait for it; or a check fails on all ranks; or the threads of the last process cannot listen; or it dies.
+// others wait for it; or a check fails on all ranks; or the threads of the last process cannot listen; or it
+// dies.
 #include <dptk/ddp.hpp>
 
 #include <array>
