@@ -50,9 +50,9 @@ class SelfTransport {
     }
 
   private:
-    std::chrono::milliseconds timeout_;
-
     static void refuse(std::string_view what, int peer);
+
+    std::chrono::milliseconds timeout_;
 };
 
 /// A communicator of one rank: SelfCommunicator(SelfTransport{}).

@@ -183,8 +183,8 @@ void run_as_threads(ProcessGroup& processes, int size, const std::function<void(
 ///
 /// If an exception leaves fn on one rank, the current or next call of each other rank throws a PeerLostError
 /// with the text of the exception. When all ranks have ended, launch_threads rethrows the first exception
-/// that is not a PeerLostError or, if there is none, the first PeerLostError. Throws ArgumentError if `size`
-/// is less than 1.
+/// that is not a PeerLostError or, if no other exists, the first PeerLostError. Throws ArgumentError if
+/// `size` is less than 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
     detail::run_as_threads(

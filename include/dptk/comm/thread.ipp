@@ -238,8 +238,8 @@ struct ThreadRanks {
     std::function<ProcessGroup(int rank)> connect;
 };
 
-/// Runs `fn` in each rank. Throws the first exception that is not a PeerLostError or, if there is none, the
-/// first PeerLostError. An exception fails the job, unless all ranks throw it.
+/// Runs `fn` in each rank. Throws the first exception that is not a PeerLostError or, if no other exists, the
+/// first PeerLostError. An exception fails the job, unless it is an agreed error.
 DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(ProcessGroup&)>& fn) {
     std::mutex mutex;
     std::exception_ptr cause;
@@ -251,24 +251,18 @@ DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(Pr
             const std::lock_guard lock(mutex);
             if (!first) first = std::current_exception();
         };
-        const auto fail = [&](std::string_view what) {
-            ranks.job_state->fail(text("rank ", rank, ": ", what));
-        };
+        AgreedErrors agreed_errors;  // not read: no group is destroyed while the exception unwinds
         try {
-            group.emplace(ranks.connect(rank));
-            fn(*group);
-        } catch (const PeerLostError& error) {
+            try {
+                group.emplace(ranks.connect(rank));
+                fn(*group);
+            } catch (...) {
+                rethrow_after_report(*ranks.job_state, agreed_errors, rank);
+            }
+        } catch (const PeerLostError&) {
             record(consequence);
-            fail(error.what());
-        } catch (const Error& error) {
-            record(cause);
-            if (!error.agreed()) fail(error.what());
-        } catch (const std::exception& error) {
-            record(cause);
-            fail(error.what());
         } catch (...) {
             record(cause);
-            fail("an exception that is not derived from std::exception");
         }
     };
 
