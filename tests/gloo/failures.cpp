@@ -1,4 +1,5 @@
 // Cancellation of Gloo's waits if ranks are missing, leave early, are stopped or killed.
+#include <dptk/control/health/program_end.hpp>
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/control/store/tcp_store_server.hpp>
 
@@ -7,7 +8,9 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "support.hpp"
 
@@ -277,6 +280,31 @@ TEST_CASE("transports that are created and destroyed leak no descriptors and no 
         std::this_thread::sleep_for(50ms);
     }
     CHECK(nothing_left());
+}
+
+TEST_CASE("the end of a program waits until groups that were left have been destroyed") {
+    static std::atomic<int> destroyed = 0;
+    struct SlowToDestroy {
+        ~SlowToDestroy() {
+            std::this_thread::sleep_for(500ms);
+            ++destroyed;
+        }
+    };
+    const test::Job job{.size = 2};
+    const auto create_and_leave = [&job](int rank) {
+        dptk::GlooOptions options = job.options(rank);
+        options.control = dptk::detail::ControlPlane::make(
+            {.rank = rank,
+             .size = job.size,
+             .last_resort = [part = std::make_shared<SlowToDestroy>()](const std::string&) {}},
+            job.job_state);
+        GlooTransport(std::move(options)).leave();
+    };
+    std::thread other([&] { create_and_leave(1); });
+    create_and_leave(0);
+    other.join();
+    CHECK(dptk::detail::ProgramEnd::get().wait().in_time);
+    CHECK(destroyed.load() == job.size);
 }
 
 TEST_CASE("the keys of a mesh do not stay in the store") {
