@@ -70,7 +70,6 @@ TEST_CASE("a rank that does not close its group in time is named") {
     CHECK_FALSE(outcome.in_time);
     CHECK(outcome.failure == "rank 2 has not closed its process group within 200 ms of this rank's exit");
 
-    const auto shutdown = std::make_shared<int>(0);
-    dptk::detail::ProgramEnd::get().add_shutdown(shutdown, 200ms);
+    const std::shared_ptr<void> shutdown = dptk::detail::ProgramEnd::get().begin_shutdown(200ms);
     CHECK_FALSE(dptk::detail::ProgramEnd::get().wait().in_time);
 }

@@ -251,8 +251,10 @@ class GlooShutdown final : public WatchdogTask {
   private:
     GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control);
 
-    std::shared_ptr<GlooMesh> mesh_;
-    std::shared_ptr<ControlPlane> control_;
+    /// The end of the program waits for it. The first member, so that it is destroyed after the mesh.
+    const std::shared_ptr<void> delays_end_;
+    const std::shared_ptr<GlooMesh> mesh_;
+    const std::shared_ptr<ControlPlane> control_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

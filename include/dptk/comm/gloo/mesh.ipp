@@ -192,7 +192,6 @@ DPTK_INLINE void GlooShutdown::begin(const std::shared_ptr<GlooMesh>& mesh,
     mesh->begin_to_close();
     if (mesh->has_ended()) return;
     const auto shutdown = std::shared_ptr<GlooShutdown>(new GlooShutdown(mesh, control));
-    ProgramEnd::get().add_shutdown(shutdown, control->timeout());
     Watchdog::get().watch(shutdown);
     start_background_thread([shutdown] { shutdown->mesh_->close_with_others(); }).detach();
 }
@@ -206,6 +205,8 @@ DPTK_INLINE std::chrono::milliseconds GlooShutdown::interval() const noexcept {
 }
 
 DPTK_INLINE GlooShutdown::GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
-    : mesh_(std::move(mesh)), control_(std::move(control)) {}
+    : delays_end_(ProgramEnd::get().begin_shutdown(control->timeout())),
+      mesh_(std::move(mesh)),
+      control_(std::move(control)) {}
 
 }  // namespace DPTK_NAMESPACE::detail

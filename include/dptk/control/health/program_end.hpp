@@ -45,9 +45,9 @@ class DPTK_EXPORT ProgramEnd {
     /// Registers a job of `size` ranks, in which this process is `rank`. `store` holds the state of the job.
     void add_job(std::shared_ptr<Store> store, int rank, int size, std::chrono::milliseconds timeout);
 
-    /// Registers an object that is shutting down. wait() waits until no other owner holds it, for at most
-    /// `timeout`.
-    void add_shutdown(const std::shared_ptr<void>& shutdown, std::chrono::milliseconds timeout);
+    /// Registers a shutdown: wait() waits until the returned object has been destroyed, for at most
+    /// `timeout`. Whatever must not outlive the program's end is destroyed before the object.
+    [[nodiscard]] std::shared_ptr<void> begin_shutdown(std::chrono::milliseconds timeout);
 
     /// Blocks until all registered shutdowns are complete, and until each job has failed or all its ranks
     /// have left it, for at most the timeout of each shutdown and job. Does not wait for a job that this rank

@@ -19,11 +19,12 @@ DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int
     jobs_.push_back({std::move(store), rank, size, timeout});
 }
 
-DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& shutdown,
-                                          std::chrono::milliseconds timeout) {
+DPTK_INLINE std::shared_ptr<void> ProgramEnd::begin_shutdown(std::chrono::milliseconds timeout) {
+    auto owner = std::make_shared<char>();
     const std::lock_guard lock(mutex_);
     detail::erase_if(shutdowns_, [](const Shutdown& other) { return other.owner.expired(); });
-    shutdowns_.push_back({shutdown, timeout});
+    shutdowns_.push_back({owner, timeout});
+    return owner;
 }
 
 DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
