@@ -1,7 +1,7 @@
-// test_launch thread_ranks [throw|agreed|unconnected|die]: two threads of each process are ranks, which sum
-// their numbers. Afterwards the last rank throws, while the first process's ranks have returned and the
-// others wait for it; or a check fails on all ranks; or the threads of the last process cannot listen; or it
-// dies.
+// test_launch thread_ranks [interface|throw|agreed|unconnected|die]: two threads of each process are ranks,
+// which sum their numbers. interface: the program selects the network interface. The others are ways to fail:
+// the last rank throws, while the first process's ranks have returned and the others wait for it; or a check
+// fails on all ranks; or the threads of the last process cannot listen; or it dies.
 #include <dptk/ddp.hpp>
 
 #include <array>
@@ -37,7 +37,9 @@ void run_rank(dptk::ProcessGroup& group, const std::string& ending) {
 int start(const Words& words) {
     const std::string ending = words.empty() ? "" : words[0];
     try {
-        dptk::ProcessGroup processes = dptk::init_process_group();
+        dptk::ProcessGroup processes =
+            dptk::init_process_group({.network_interface = ending == "interface" ? "127.0.0.1" : ""});
+        if (ending == "interface") static_cast<void>(processes.subgroup({0, 1}, {.backend = "gloo"}));
         if (ending == "unconnected" && processes.rank() == processes.size() - 1)
             setenv("DPTK_SOCKET_IFNAME", "no-such-interface", 1);
         dptk::launch_threads(processes, 2, [&](dptk::ProcessGroup& group) { run_rank(group, ending); });

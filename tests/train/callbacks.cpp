@@ -121,6 +121,52 @@ TEST_CASE("the learning rate follows the schedule by step, or by epoch") {
     });
 }
 
+TEST_CASE("a warm-up by step begins with the rate of one step, and ends with the whole rate") {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        for (const bool by_epoch : {false, true}) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::TrainerOptions options = test::small_options(2);
+            options.sgd.lr = 0.5;
+            dptk::Trainer trainer(group, net, options);
+            trainer.add(
+                dptk::LearningRate(dptk::ConstantSchedule({.warmup = by_epoch ? 2.0 : 1.0}), by_epoch));
+            const auto& calls = trainer.add(Calls());
+            const dptk::ImageDataset samples = few(64);  // 4 steps
+            trainer.fit(samples, samples);
+            CHECK(calls.rates == (by_epoch
+                                      ? std::vector<double>{0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5}
+                                      : std::vector<double>{0.125, 0.25, 0.375, 0.5, 0.5, 0.5, 0.5, 0.5}));
+        }
+    });
+}
+
+TEST_CASE("an evaluation after a run that was stopped can be stopped as well") {
+    struct StopInTest : dptk::Callback {
+        std::string calls;
+        bool stops = true;
+        void batch_end(TrainingRun& run) override { run.stop("enough"); }
+        void test_batch(TrainingRun& run) override {
+            calls += '.';
+            if (stops) run.stop("a signal");
+        }
+        void test_summary(TrainingRun&) override { calls += '='; }
+    };
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, test::small_options(2));
+        auto& callback = trainer.add(StopInTest());
+        const dptk::ImageDataset samples = few(100);  // 4 batches
+        CHECK(trainer.fit(samples, samples).stop_reason == "enough");
+        trainer.evaluate(samples);
+        CHECK(callback.calls == ".");
+        CHECK(trainer.status().stop_reason == "a signal");
+        callback.stops = false;
+        CHECK(trainer.evaluate(samples).samples == 100);
+        CHECK(callback.calls == ".....=");
+        CHECK(trainer.status().stop_reason == "a signal");
+    });
+}
+
 TEST_CASE("the averages of the parameters are evaluated, and the parameters remain") {
     dptk::launch_threads(2, [](ProcessGroup& group) {
         const dptk::ImageDataset samples = few(64);

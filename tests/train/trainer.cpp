@@ -134,6 +134,19 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
             text, [&] { dptk::Trainer(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
             test::Agreed::yes));
         CHECK(test::contains(text, "rank 1 has reproducible_shards 2, but rank 0 has reproducible_shards 0"));
+        const auto differs = [&](dptk::AdamOptions adam, const char* message) {
+            if (group.rank() == 0) adam = {};
+            CHECK(test::throws<dptk::MismatchError>(
+                text,
+                [&] { dptk::Trainer(group, net, {.optimizer = dptk::OptimizerKind::adamw, .adam = adam}); },
+                test::Agreed::yes));
+            CHECK(test::contains(text, message));
+        };
+        differs({.lr = 0.5}, "rank 1 has lr 0.5");
+        differs({.beta1 = 0.5}, "rank 1 has beta1 0.5");
+        differs({.beta2 = 0.5}, "rank 1 has beta2 0.5");
+        differs({.eps = 0.5}, "rank 1 has eps 0.5");
+        differs({.weight_decay = 0.5}, "rank 1 has weight_decay 0.5");
     });
 }
 

@@ -89,10 +89,34 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
     save(CheckpointFolder(folder / "run"), state_of(2), 2);
     std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
     std::filesystem::create_directory(folder / "run/step-00000003.part");
+    std::filesystem::create_directory(folder / "run/best.old");
     const CheckpointFolder checkpoints(folder / "run");
     CHECK(checkpoints.steps() == Steps{1, 2});
+    save(checkpoints, state_of(4), 4);
     CHECK(!std::filesystem::exists(folder / "run/step-00000003.part"));
     CHECK(!std::filesystem::exists(folder / "run/step-00000002.old"));
+    CHECK(!std::filesystem::exists(folder / "run/best.old"));
+}
+
+TEST_CASE("files of others remain, and so does what another process writes") {
+    const TemporaryFolder folder;
+    save(CheckpointFolder(folder / "run"), state_of(1), 1);
+    const auto others = {"data.part/a", "data.old/a", "step-3.txt.part/a", "step-.part/a",
+                         "step-00000001.old.part/a"};
+    for (const char* name : others) {
+        std::filesystem::create_directories((folder / "run" / name).parent_path());
+        std::ofstream(folder / "run" / name) << "a";
+    }
+    CheckpointFolder checkpoints(folder / "run");
+    const TrainingState state = state_of(2);
+    CheckpointFolder::Writer writer(checkpoints, state, 2);
+    writer.append(state.sharded.fetch(0));
+    std::vector<std::string> remarks;
+    CHECK(first_value(CheckpointFolder(folder / "run").load_newest(remarks).value()) ==
+          1);  // another process
+    writer.complete();
+    CHECK(checkpoints.steps() == Steps{1, 2});
+    for (const char* name : others) CHECK(std::filesystem::exists(folder / "run" / name));
 }
 
 TEST_CASE("a checkpoint that is cut anywhere, or has a wrong bit, is not used") {

@@ -14,9 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "model.hpp"
@@ -482,6 +485,92 @@ TEST_CASE("a run continues from the checkpoint that the options name") {
         CHECK(test::throws<dptk::Error>(
             message, [&] { continue_in("other", "first/best"); }, test::Agreed::yes));
         CHECK(test::contains(message, "first/best/state.json"));
+    });
+}
+
+TEST_CASE("a run does not begin anew in a folder with checkpoints") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        train(group, folder / "run", 4);
+        std::string message;
+        CHECK(test::throws<dptk::ArgumentError>(
+            message, [&] { train(group, folder / "run", 2, {.resume = false}); }, test::Agreed::yes));
+        CHECK(test::contains(message,
+                             (folder / "run").string() + ": has a checkpoint of step 4, of an earlier run"));
+        CHECK(train(group, folder / "other", 2, {.resume = false}).status.step == 2);
+    });
+}
+
+TEST_CASE("a loss that is not finite is not saved") {
+    const dptk::ImageDataset images = test::digits("train");
+    std::vector<std::pair<std::vector<float>, int>> samples;
+    for (std::size_t i = 0; i < 1000; ++i)
+        samples.emplace_back(std::vector<float>(images[i].pixels.begin(), images[i].pixels.end()),
+                             images[i].label);
+    samples[77].first[3] = std::numeric_limits<float>::quiet_NaN();
+    struct StopAtOnce : dptk::Callback {
+        void step(TrainingRun& run) override {
+            const auto* first = static_cast<const float*>(run.parameters()[0].value_buffer().data);
+            if (!std::isfinite(*first)) run.stop("a signal");
+        }
+    };
+    for (const std::int64_t every_steps : {1, 0}) {  // saved in the epoch, or because a signal ends the run
+        const TemporaryFolder folder;
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::TrainerOptions options = test::small_options(1);
+            options.batch_size = 4;  // the loss is looked at every 6 steps
+            dptk::Trainer trainer(group, net, options);
+            if (every_steps == 0) trainer.add(StopAtOnce());
+            trainer.add(dptk::Checkpoint(folder / "run", {.every_steps = every_steps}));
+            CHECK_THROWS_AS(trainer.fit(samples, samples), dptk::NonFiniteLossError);
+            if (group.rank() != 0) return;
+            std::vector<std::string> remarks;
+            const auto newest = dptk::CheckpointFolder(folder / "run").load_newest(remarks);
+            CHECK(newest.has_value() == (every_steps == 1));
+            if (newest)
+                CHECK(std::ranges::all_of(model_values(*newest), [](float x) { return std::isfinite(x); }));
+        });
+    }
+}
+
+TEST_CASE("after a failed end of an epoch, a new run saves where it is") {
+    struct FailOnce : dptk::Callback {
+        bool has_failed = false;
+        std::int64_t batch = -1;
+        void batch_end(TrainingRun& run) override { batch = run.state().number("trainer.batch"); }
+        void epoch_end(TrainingRun& run) override {
+            if (std::exchange(has_failed, true)) return;
+            dptk::on_all_or_none(run.group(), [] { throw std::runtime_error("full"); });
+        }
+    };
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, test::small_options(1));
+        const auto& fail = trainer.add(FailOnce());
+        const dptk::ImageDataset samples = test::digits("test");
+        CHECK_THROWS_AS(trainer.fit(samples, samples), dptk::Error);
+        trainer.add(StopAfter(3));
+        CHECK(trainer.fit(samples, samples).step == 3);
+        CHECK(fail.batch == 3);
+    });
+}
+
+TEST_CASE("what was best is only compared with results of the same kind") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const auto train = [&](int last_epoch, dptk::Monitor monitor) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer trainer(group, net, test::small_options(last_epoch));
+            trainer.add(dptk::EarlyStopping({.monitor = monitor, .patience = 1}));
+            trainer.add(dptk::Checkpoint(folder / "run", {.monitor = monitor}));
+            return trainer.fit(test::digits("train"), test::digits("test"));
+        };
+        train(1, dptk::Monitor::accuracy);
+        const dptk::TrainingStatus status = train(2, dptk::Monitor::loss);
+        CHECK(status.stop_reason.empty());
+        if (group.rank() != 0) return;
+        CHECK(dptk::CheckpointFolder::load(folder / "run/best").number("trainer.step") == status.step);
     });
 }
 
