@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/model.hpp"
@@ -206,6 +208,18 @@ TEST_CASE("logs have a line for each epoch, also if a run continues") {
             CHECK(text.starts_with(is_csv ? "epoch,step,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
                                             "samples_per_second\n1,2,0.05,"
                                           : "{\"epoch\": 1, \"step\": 2, \"lr\": 0.05, \"train_loss\": "));
+        }
+        const std::vector<std::pair<std::vector<float>, int>> not_finite = {
+            {std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), 1}};
+        for (const std::string name : {"nan.csv", "nan.jsonl"}) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer trainer(group, net, test::small_options(1));
+            trainer.add(dptk::MetricsLog((folder / name).string()));
+            trainer.fit(samples, not_finite);
+            group.barrier();
+            const std::string text = read(folder / name);
+            CHECK(test::contains(
+                text, name == "nan.csv" ? ",nan,0," : "\"test_loss\": null, \"test_accuracy\": 0, "));
         }
         dptk::nn::Network<Backend> net = test::small_convnet();
         dptk::Trainer trainer(group, net, test::small_options(1));

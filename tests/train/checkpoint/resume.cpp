@@ -493,7 +493,7 @@ TEST_CASE("a run does not begin anew in a folder with checkpoints") {
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         train(group, folder / "run", 4);
         std::string message;
-        CHECK(test::throws<dptk::ArgumentError>(
+        CHECK(test::throws<dptk::Error>(
             message, [&] { train(group, folder / "run", 2, {.resume = false}); }, test::Agreed::yes));
         CHECK(test::contains(message,
                              (folder / "run").string() + ": has a checkpoint of step 4, of an earlier run"));
