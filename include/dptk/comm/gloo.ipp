@@ -35,7 +35,10 @@ DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
 DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     const JobRequest request = with_method(asked);
     const LaunchEnvironment& launch = request.launch;
-    ControlPlaneOptions plane{.rank = launch.rank, .size = launch.world_size, .timeout = request.timeout};
+    ControlPlaneOptions plane{.rank = launch.rank,
+                              .size = launch.world_size,
+                              .timeout = request.timeout,
+                              .network_interface = request.network_interface};
     GlooOptions options{.rank = launch.rank,
                         .size = launch.world_size,
                         .interface = request.network_interface,
@@ -66,14 +69,16 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
 }
 
 DPTK_INLINE std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request) {
-    GlooOptions options{.rank = request.rank,
-                        .size = static_cast<int>(request.hosts.size()),
-                        .store = request.job.control->store(),
-                        .name = "gloo/" + request.identity.name,
-                        .interface = socket_interface(),
-                        .timeout = request.identity.timeout,
-                        .control = request.job.control,
-                        .hosts = request.hosts};
+    const std::shared_ptr<ControlPlane>& control = request.job.control;
+    GlooOptions options{
+        .rank = request.rank,
+        .size = static_cast<int>(request.hosts.size()),
+        .store = control->store(),
+        .name = "gloo/" + request.identity.name,
+        .interface = control->network_interface().empty() ? socket_interface() : control->network_interface(),
+        .timeout = request.identity.timeout,
+        .control = control,
+        .hosts = request.hosts};
     return std::make_unique<TransportChannel<ShmTransport<GlooTransport>>>(
         ShmTransport(GlooTransport(std::move(options))), request.job, request.identity);
 }

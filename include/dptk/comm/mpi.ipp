@@ -69,7 +69,8 @@ DPTK_INLINE ProcessGroup create_mpi_group(const JobRequest& request) {
     check_launched_by_linked_mpi(request.launch);
     MpiTransport transport(MPI_COMM_WORLD, {.timeout = request.timeout,
                                             .heartbeat_timeout = request.heartbeat_timeout,
-                                            .bind_address = request.bind_address});
+                                            .bind_address = request.bind_address,
+                                            .network_interface = request.network_interface});
     const std::shared_ptr<ControlPlane> control = transport.control();
     try {
         return ShmCommunicator<MpiTransport>(ShmTransport(std::move(transport)));

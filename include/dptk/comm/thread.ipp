@@ -368,7 +368,8 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
                                                  .size = static_cast<int>(threads.hosts.size()),
                                                  .store = store,
                                                  .timeout = timeout,
-                                                 .peers = threads.labels},
+                                                 .peers = threads.labels,
+                                                 .network_interface = job.control->network_interface()},
                                                 job.control->job_state(), timeout),
                              std::make_shared<AgreedErrors>()};
         std::unique_ptr<Channel> channel;

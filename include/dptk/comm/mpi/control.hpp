@@ -17,7 +17,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Options of a group over MPI. Must be equal on all ranks.
+/// Options of a group over MPI. Must be equal on all ranks, except for the network interface.
 struct MpiOptions {
     /// Timeout of every call; when it expires, the job is aborted.
     std::chrono::milliseconds timeout = default_timeout;
@@ -26,6 +26,9 @@ struct MpiOptions {
     /// The address of rank 0's host at which the control plane's store listens. If empty, the store listens
     /// at all addresses, or at a loopback address if all ranks are on one host.
     std::string bind_address = {};
+    /// The network interface, or the address of this host, that subgroups over Gloo use. If empty,
+    /// DPTK_SOCKET_IFNAME.
+    std::string network_interface = {};
 };
 
 namespace detail {

@@ -29,6 +29,7 @@ DPTK_INLINE std::shared_ptr<ControlPlane> MpiControl::make() {
                               .size = size_,
                               .timeout = options_.timeout,
                               .peers = exchange_peer_info(),
+                              .network_interface = options_.network_interface,
                               .last_resort = [&environment](const std::string&) { environment.end_job(); }};
     if (size_ > 1) plane.store = connect();
     if (!plane.store) return ControlPlane::make(std::move(plane), environment.job_state());

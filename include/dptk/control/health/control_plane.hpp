@@ -47,6 +47,8 @@ struct ControlPlaneOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// The process of each rank, for messages: "host a, process 17". May be empty.
     std::vector<std::string> peers = {};
+    /// The network interface of this rank's transports: see InitOptions::network_interface. May be empty.
+    std::string network_interface = {};
     /// Whether a Heartbeat publishes this rank's status. Otherwise the watchdog publishes it, and the store
     /// must not block.
     bool has_heartbeat = false;
@@ -88,6 +90,9 @@ class ControlPlane final : public WatchdogTask,
 
     /// Returns the store, or null. A thread that blocks in a call of the store must use a clone().
     [[nodiscard]] const std::shared_ptr<Store>& store() const noexcept { return options_.store; }
+
+    /// Returns the network interface that the program has selected for this job; empty if it has not.
+    [[nodiscard]] const std::string& network_interface() const noexcept { return options_.network_interface; }
 
     /// Returns a description such as "rank 2 (host b, process 17)".
     [[nodiscard]] std::string label(int rank) const;
