@@ -8,9 +8,11 @@
 
 namespace DPTK_NAMESPACE {
 
-// All schedules count from 0, in steps or in epochs, which may have fractions; all lengths have the same
-// unit. With `warmup`, the factor is multiplied by min(1, (x + 1) / warmup): no step has the rate 0 (after
-// Goyal et al. 2017). The warm-up is part of the whole length, and shifts nothing.
+// All schedules count from 0, in steps or in epochs; all lengths have the same unit. Epochs may have
+// fractions: then the difference between the x of two steps is the argument `step`. With `warmup`, the factor
+// is multiplied by min(1, (x + step) / warmup), so that no step has the rate 0, and the last step of the
+// warm-up has the whole rate (after Goyal et al. 2017). The warm-up is part of the whole length, and shifts
+// nothing.
 //
 //     dptk::CosineSchedule schedule({.total = epochs, .final_factor = 0.01, .warmup = 5});
 //     for (int epoch = 0; epoch < epochs; ++epoch) {
@@ -28,7 +30,7 @@ class ConstantSchedule {
     explicit ConstantSchedule(ConstantScheduleOptions options = {});
 
     /// Returns the factor at `x`.
-    [[nodiscard]] double operator()(double x) const noexcept;
+    [[nodiscard]] double operator()(double x, double step = 1) const noexcept;
 
   private:
     ConstantScheduleOptions options_;
@@ -48,7 +50,7 @@ class MultiStepSchedule {
     explicit MultiStepSchedule(MultiStepScheduleOptions options);
 
     /// Returns the factor at `x`.
-    [[nodiscard]] double operator()(double x) const noexcept;
+    [[nodiscard]] double operator()(double x, double step = 1) const noexcept;
 
   private:
     MultiStepScheduleOptions options_;
@@ -70,7 +72,7 @@ class CosineSchedule {
     explicit CosineSchedule(CosineScheduleOptions options);
 
     /// Returns the factor at `x`.
-    [[nodiscard]] double operator()(double x) const noexcept;
+    [[nodiscard]] double operator()(double x, double step = 1) const noexcept;
 
   private:
     CosineScheduleOptions options_;
@@ -91,7 +93,7 @@ class LinearSchedule {
     explicit LinearSchedule(LinearScheduleOptions options);
 
     /// Returns the factor at `x`.
-    [[nodiscard]] double operator()(double x) const noexcept;
+    [[nodiscard]] double operator()(double x, double step = 1) const noexcept;
 
   private:
     LinearScheduleOptions options_;

@@ -21,8 +21,8 @@ DPTK_INLINE void require_positive(std::string_view schedule, std::string_view op
         throw ArgumentError(text(schedule, ": ", option, " must be finite and above 0, but is ", value));
 }
 
-DPTK_INLINE double with_warmup(double factor, double x, double warmup) noexcept {
-    return x + 1 < warmup ? factor * (x + 1) / warmup : factor;
+DPTK_INLINE double with_warmup(double factor, double x, double step, double warmup) noexcept {
+    return x + step < warmup ? factor * (x + step) / warmup : factor;
 }
 
 }  // namespace detail
@@ -31,8 +31,8 @@ DPTK_INLINE ConstantSchedule::ConstantSchedule(ConstantScheduleOptions options) 
     detail::require_not_negative("ConstantSchedule", "warmup", options.warmup);
 }
 
-DPTK_INLINE double ConstantSchedule::operator()(double x) const noexcept {
-    return detail::with_warmup(1, x, options_.warmup);
+DPTK_INLINE double ConstantSchedule::operator()(double x, double step) const noexcept {
+    return detail::with_warmup(1, x, step, options_.warmup);
 }
 
 DPTK_INLINE MultiStepSchedule::MultiStepSchedule(MultiStepScheduleOptions options)
@@ -43,12 +43,12 @@ DPTK_INLINE MultiStepSchedule::MultiStepSchedule(MultiStepScheduleOptions option
         throw ArgumentError("MultiStepSchedule: expected milestones in ascending order");
 }
 
-DPTK_INLINE double MultiStepSchedule::operator()(double x) const noexcept {
+DPTK_INLINE double MultiStepSchedule::operator()(double x, double step) const noexcept {
     double factor = 1;
     for (const double milestone : options_.milestones) {
         if (x >= milestone) factor *= options_.gamma;
     }
-    return detail::with_warmup(factor, x, options_.warmup);
+    return detail::with_warmup(factor, x, step, options_.warmup);
 }
 
 DPTK_INLINE CosineSchedule::CosineSchedule(CosineScheduleOptions options) : options_(options) {
@@ -57,10 +57,10 @@ DPTK_INLINE CosineSchedule::CosineSchedule(CosineScheduleOptions options) : opti
     detail::require_not_negative("CosineSchedule", "warmup", options.warmup);
 }
 
-DPTK_INLINE double CosineSchedule::operator()(double x) const noexcept {
+DPTK_INLINE double CosineSchedule::operator()(double x, double step) const noexcept {
     const double done = std::min(x / options_.total, 1.0);
     const double wave = (1 + std::cos(std::numbers::pi * done)) / 2;
-    return detail::with_warmup(wave * (1 - options_.final_factor) + options_.final_factor, x,
+    return detail::with_warmup(wave * (1 - options_.final_factor) + options_.final_factor, x, step,
                                options_.warmup);
 }
 
@@ -71,10 +71,10 @@ DPTK_INLINE LinearSchedule::LinearSchedule(LinearScheduleOptions options) : opti
     detail::require_not_negative("LinearSchedule", "warmup", options.warmup);
 }
 
-DPTK_INLINE double LinearSchedule::operator()(double x) const noexcept {
+DPTK_INLINE double LinearSchedule::operator()(double x, double step) const noexcept {
     const double done = std::min(x / options_.total, 1.0);
     const double factor = options_.first_factor + (options_.final_factor - options_.first_factor) * done;
-    return detail::with_warmup(factor, x, options_.warmup);
+    return detail::with_warmup(factor, x, step, options_.warmup);
 }
 
 }  // namespace DPTK_NAMESPACE

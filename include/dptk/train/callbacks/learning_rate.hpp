@@ -1,6 +1,7 @@
 /// LearningRate, a callback that sets the learning rate by a schedule.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <utility>
 
@@ -13,14 +14,27 @@ namespace DPTK_NAMESPACE {
 /// Multiplies the learning rate of the Trainer's options by a schedule, before each step.
 class LearningRate : public Callback {
   public:
-    /// `schedule` returns the factor for a number of epochs, such as CosineSchedule or a lambda. Epochs have
+    /// `schedule` is called with the number of epochs before the step, and returns the factor: a lambda, or a
+    /// schedule such as CosineSchedule, which also gets the part of an epoch that a step is. Epochs have
     /// fractions, unless `by_epoch`: then all steps of an epoch have the same rate.
-    explicit LearningRate(std::function<double(double)> schedule, bool by_epoch = false)
-        : schedule_(std::move(schedule)), by_epoch_(by_epoch) {}
+    template <class Schedule>
+        requires std::invocable<const Schedule&, double> || std::invocable<const Schedule&, double, double>
+    explicit LearningRate(Schedule schedule, bool by_epoch = false)
+        : schedule_([schedule = std::move(schedule)](double epochs, [[maybe_unused]] double step) {
+              if constexpr (std::invocable<const Schedule&, double, double>) {
+                  return schedule(epochs, step);
+              } else {
+                  return schedule(epochs);
+              }
+          }),
+          by_epoch_(by_epoch) {}
 
     void batch_begin(TrainingRun& run) override {
-        const double epochs = by_epoch_ ? run.status().epoch : run.status().epochs_done();
-        run.set_lr(run.initial_lr() * schedule_(epochs));
+        const TrainingStatus& status = run.status();
+        const double factor =
+            by_epoch_ ? schedule_(status.epoch, 1)
+                      : schedule_(status.epochs_done(), 1.0 / static_cast<double>(status.batches));
+        run.set_lr(run.initial_lr() * factor);
     }
 
     // The rate is a function of the epochs done. What is saved is only shown until the next step.
@@ -35,7 +49,7 @@ class LearningRate : public Callback {
     }
 
   private:
-    std::function<double(double)> schedule_;
+    std::function<double(double epochs, double step)> schedule_;
     bool by_epoch_;
 };
 
