@@ -3,11 +3,13 @@
 #include "dptk/train/callbacks/metrics_log.hpp"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -17,8 +19,24 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-inline constexpr std::string_view csv_header =
-    "epoch,step,lr,train_loss,train_accuracy,test_loss,test_accuracy,samples_per_second\n";
+/// Returns the columns of a log: names, and the values of the last epoch, in a table or in JSON.
+[[nodiscard]] DPTK_INLINE std::vector<std::pair<const char*, std::string>> log_columns(
+    const TrainingStatus& status, double lr, bool is_csv) {
+    const auto number = [&](double value, int digits) -> std::string {
+        if (!is_csv && !std::isfinite(value)) return "null";  // JSON has no NaN
+        char written[32];
+        std::snprintf(written, sizeof written, "%.*g", digits, value);
+        return written;
+    };
+    return {{"epoch", text(status.epoch + 1)},
+            {"step", text(status.step)},
+            {"lr", number(lr, 9)},
+            {"train_loss", number(status.training.loss, 9)},
+            {"train_accuracy", number(status.training.accuracy, 9)},
+            {"test_loss", number(status.test.loss, 9)},
+            {"test_accuracy", number(status.test.accuracy, 9)},
+            {"samples_per_second", number(status.samples_per_second, 6)}};
+}
 
 /// Returns the lines of a log up to an epoch.
 [[nodiscard]] DPTK_INLINE std::string log_until(const std::string& path, int epoch) {
@@ -42,21 +60,18 @@ DPTK_INLINE void MetricsLog::epoch_end(TrainingRun& run) {
 DPTK_INLINE void MetricsLog::write(const TrainingRun& run) {
     const TrainingStatus& status = run.status();
     const bool is_csv = path_.ends_with(".csv");
+    std::string header, line;
+    for (const auto& [name, value] : detail::log_columns(status, run.lr(), is_csv)) {
+        const char* const separator = line.empty() ? "" : is_csv ? "," : ", ";
+        header += detail::text(separator, name);
+        line += is_csv ? separator + value : detail::text(separator, '"', name, "\": ", value);
+    }
     std::string text;
     if (!is_begun_) {
-        if (is_csv) text = detail::csv_header;
+        if (is_csv) text = header + '\n';
         text += detail::log_until(path_, status.epoch);
     }
-    char line[512];
-    std::snprintf(line, sizeof line,
-                  is_csv ? "%d,%lld,%.9g,%.9g,%.9g,%.9g,%.9g,%.6g\n"
-                         : "{\"epoch\": %d, \"step\": %lld, \"lr\": %.9g, \"train_loss\": %.9g, "
-                           "\"train_accuracy\": %.9g, \"test_loss\": %.9g, \"test_accuracy\": %.9g, "
-                           "\"samples_per_second\": %.6g}\n",
-                  status.epoch + 1, static_cast<long long>(status.step), run.lr(), status.training.loss,
-                  status.training.accuracy, status.test.loss, status.test.accuracy,
-                  status.samples_per_second);
-    text += line;
+    text += (is_csv ? line : '{' + line + '}') + '\n';
     std::FILE* const file = std::fopen(path_.c_str(), is_begun_ ? "a" : "w");
     const bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     const int error = errno;
