@@ -38,13 +38,18 @@ DPTK_INLINE double initial_lr(const TrainerOptions& options) {
 }
 
 DPTK_INLINE std::string options_table(const TrainerOptions& options) {
+    const SGDOptions& sgd = options.sgd;
+    const AdamOptions& adam = options.adam;
+    const std::string optimizer = options.optimizer == OptimizerKind::sgd
+                                      ? text("\nmomentum ", sgd.momentum, "\nweight_decay ", sgd.weight_decay,
+                                             "\ndampening ", sgd.dampening, "\nnesterov ", sgd.nesterov)
+                                      : text("\nbeta1 ", adam.beta1, "\nbeta2 ", adam.beta2, "\neps ",
+                                             adam.eps, "\nweight_decay ", adam.weight_decay);
     return text("epochs ", options.epochs, "\nbatch_size ", options.batch_size, "\naccumulate ",
                 options.accumulate, "\nseed ", options.seed, "\noptimizer ", optimizer_name(options), "\nlr ",
-                initial_lr(options), "\nmomentum ", options.sgd.momentum, "\nweight_decay ",
-                options.sgd.weight_decay, "\ndampening ", options.sgd.dampening, "\nnesterov ",
-                options.sgd.nesterov, "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ",
-                options.reproducible_shards, "\nshard_optimizer ", options.shard_optimizer, "\ncuda_graph ",
-                options.cuda_graph, pattern_lines(options));
+                initial_lr(options), optimizer, "\npixel_scale ", options.pixel_scale,
+                "\nreproducible_shards ", options.reproducible_shards, "\nshard_optimizer ",
+                options.shard_optimizer, "\ncuda_graph ", options.cuda_graph, pattern_lines(options));
 }
 
 }  // namespace DPTK_NAMESPACE::detail
