@@ -1,8 +1,6 @@
 /// EarlyStopping, a callback that ends a run that does not get better.
 #pragma once
 
-#include <span>
-
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/train/callback.hpp"
@@ -30,24 +28,19 @@ class EarlyStopping : public Callback {
 
     void save(TrainingRun& /*run*/, TrainingState& state) override {
         state.values["early_stopping.worse"] = detail::text(worse_);
-        if (best_.value())
-            state.training.push_back(
-                StateTensor::of<double>("early_stopping.best", {1}, std::span(&*best_.value(), 1)));
+        best_.save(state, "early_stopping.best");
     }
 
     void restore(TrainingRun& run, const TrainingState& state) override {
-        if (const StateTensor* best = TrainingState::find(state.training, "early_stopping.best"))
-            best_.set_value(best->values<double>().at(0));
-        if (state.values.count("early_stopping.worse") > 0)
-            worse_ = static_cast<int>(state.number("early_stopping.worse"));
+        if (!best_.restore(state, "early_stopping.best")) return;
+        worse_ = static_cast<int>(state.number("early_stopping.worse"));
         check(run);
     }
 
   private:
     void check(TrainingRun& run) const {
         if (worse_ >= options_.patience)
-            run.stop(detail::text("no better ", options_.monitor == Monitor::accuracy ? "accuracy" : "loss",
-                                  " in ", worse_, " epochs"));
+            run.stop(detail::text("no better ", best_.monitor_name(), " in ", worse_, " epochs"));
     }
 
     EarlyStoppingOptions options_;

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/epoch_result.hpp"
+#include "dptk/train/training_state.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -31,9 +34,26 @@ class BestResult {
         return true;
     }
 
-    [[nodiscard]] const std::optional<double>& value() const noexcept { return best_; }
+    /// Adds the best result to the state of a run, under a name.
+    void save(TrainingState& state, const std::string& name) const {
+        if (!best_) return;
+        state.training.push_back(StateTensor::of<double>(name, {1}, std::span(&*best_, 1)));
+        state.values[name] = monitor_name();
+    }
 
-    void set_value(double value) noexcept { best_ = value; }
+    /// Restores the best result. Returns whether the state has one of this monitor.
+    bool restore(const TrainingState& state, const std::string& name) {
+        const StateTensor* best = TrainingState::find(state.training, name);
+        const auto monitor = state.values.find(name);
+        if (best == nullptr || (monitor != state.values.end() && monitor->second != monitor_name()))
+            return false;
+        best_ = best->values<double>().at(0);
+        return true;
+    }
+
+    [[nodiscard]] const char* monitor_name() const noexcept {
+        return monitor_ == Monitor::accuracy ? "accuracy" : "loss";
+    }
 
   private:
     Monitor monitor_;

@@ -113,6 +113,9 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
             state = load(writer_->folder);
         } else if (options_.resume) {
             state = writer_->folder.load_newest(remarks);
+        } else {
+            require_no_later(writer_->folder, -1,
+                             "of an earlier run: use another folder, or remove this one");
         }
         for (const std::string& remark : remarks) say(remark);
     });
@@ -128,12 +131,18 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
 
 DPTK_INLINE TrainingState Checkpoint::load(const CheckpointFolder& folder) const {
     TrainingState state = CheckpointFolder::load(options_.resume_from);
-    const std::vector<std::int64_t> steps = folder.steps();
-    if (!steps.empty() && steps.back() > state.number("trainer.step"))
-        throw ArgumentError(detail::text(folder.path().string(), ": has a checkpoint of step ", steps.back(),
-                                         ", later than ", options_.resume_from.string(),
-                                         ": use another folder for the run that continues from it"));
+    require_no_later(folder, state.number("trainer.step"),
+                     detail::text("later than ", options_.resume_from.string(),
+                                  ": use another folder for the run that continues from it"));
     return state;
+}
+
+DPTK_INLINE void Checkpoint::require_no_later(const CheckpointFolder& folder, std::int64_t step,
+                                              const std::string& problem) {
+    const std::vector<std::int64_t> steps = folder.steps();
+    if (!steps.empty() && steps.back() > step)
+        throw ArgumentError(
+            detail::text(folder.path().string(), ": has a checkpoint of step ", steps.back(), ", ", problem));
 }
 
 DPTK_INLINE void Checkpoint::say(const std::string& remark) const {
@@ -156,14 +165,11 @@ DPTK_INLINE void Checkpoint::train_end(TrainingRun& run) {
 }
 
 DPTK_INLINE void Checkpoint::save(TrainingRun& /*run*/, TrainingState& state) {
-    if (best_.value())
-        state.training.push_back(
-            StateTensor::of<double>("checkpoint.best", {1}, std::span(&*best_.value(), 1)));
+    best_.save(state, "checkpoint.best");
 }
 
 DPTK_INLINE void Checkpoint::restore(TrainingRun& /*run*/, const TrainingState& state) {
-    if (const StateTensor* best = TrainingState::find(state.training, "checkpoint.best"))
-        best_.set_value(best->values<double>().at(0));
+    best_.restore(state, "checkpoint.best");
 }
 
 DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
