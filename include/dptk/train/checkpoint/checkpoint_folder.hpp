@@ -34,16 +34,17 @@ class CheckpointFolder {
     /// A checkpoint that is being written.
     class Writer;
 
-    /// Creates the folder if it does not exist. Removes what an interrupted save() has left. Throws
-    /// ArgumentError if `keep_last` is 1, and BackendError if the folder cannot be created.
+    /// Creates the folder if it does not exist. Puts back a checkpoint that an interrupted save() was
+    /// replacing. Throws ArgumentError if `keep_last` is 1, and BackendError if the folder cannot be created.
     explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {});
 
     /// Returns the path.
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
 
-    /// Writes a checkpoint, replaces one of the same step, and then removes those that are older than the
-    /// newest `keep_last`. Blocks until it is on the disk. Throws BackendError if it cannot be written, and
-    /// ArgumentError if the state has sharded tensors: use a Writer, and fetch them on all ranks.
+    /// Removes what an interrupted save() has left, writes a checkpoint, replaces one of the same step, and
+    /// then removes those that are older than the newest `keep_last`. Blocks until it is on the disk. Throws
+    /// BackendError if it cannot be written, and ArgumentError if the state has sharded tensors: use a
+    /// Writer, and fetch them on all ranks.
     void save(const TrainingState& state, std::int64_t step);
 
     /// Makes the checkpoint of a step the one in `best`. Throws BackendError if it cannot be copied.
@@ -62,6 +63,9 @@ class CheckpointFolder {
 
   private:
     [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
+
+    /// Returns the paths of checkpoints that are not complete, or have been replaced.
+    [[nodiscard]] std::vector<std::filesystem::path> leftovers() const;
 
     /// Removes the checkpoints that are older than the newest `keep_last`, and than `step`.
     void remove_old(std::int64_t step) const;

@@ -108,6 +108,27 @@ void on_files(const std::filesystem::path& path, Fn&& fn) {
     if (error) throw BackendError(text(path.string(), ": ", error.message()));
 }
 
+/// Returns the paths of all files and folders in a folder. Throws BackendError if it cannot be read.
+[[nodiscard]] DPTK_INLINE std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> all;
+    on_files(folder, [&](std::error_code& error) {
+        for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+             entry.increment(error))
+            all.push_back(entry->path());
+    });
+    return all;
+}
+
+/// Returns the step of a checkpoint of this name; nullopt if it is not one.
+[[nodiscard]] DPTK_INLINE std::optional<std::int64_t> step_of(const std::string& name) {
+    long long step = 0;
+    int length = 0;
+    if (std::sscanf(name.c_str(), "step-%lld%n", &step, &length) != 1 ||
+        length != static_cast<int>(name.size()))
+        return std::nullopt;
+    return step;
+}
+
 /// Replaces a folder by another one, in two steps that are each atomic.
 DPTK_INLINE void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
     on_files(to, [&](std::error_code& error) {
@@ -126,26 +147,26 @@ DPTK_INLINE CheckpointFolder::CheckpointFolder(std::filesystem::path folder, Che
     if (options.keep_last == 1)
         throw ArgumentError(
             "CheckpointFolder: expected a keep_last of 2 or more, so that one checkpoint remains if the "
-            "newest "
-            "is damaged, or 0 to keep all; got 1");
-    detail::on_files(folder_, [&](std::error_code& error) {
-        std::filesystem::create_directories(folder_, error);
-        std::vector<std::filesystem::path> left;
-        for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
-             entry.increment(error)) {
-            const std::string extension = entry->path().extension().string();
-            if (extension == ".part" || extension == ".old") left.push_back(entry->path());
-        }
-        for (const std::filesystem::path& path : left) {
-            std::filesystem::path target = path;
-            const bool was_replaced = std::filesystem::exists(target.replace_extension());
-            if (path.extension() == ".old" && !was_replaced) {
-                std::filesystem::rename(path, target, error);
-            } else {
-                std::filesystem::remove_all(path, error);
-            }
-        }
-    });
+            "newest is damaged, or 0 to keep all; got 1");
+    detail::on_files(folder_,
+                     [&](std::error_code& error) { std::filesystem::create_directories(folder_, error); });
+    for (const std::filesystem::path& left : leftovers()) {
+        std::filesystem::path target = left;
+        const bool was_replaced = std::filesystem::exists(target.replace_extension());
+        if (left.extension() == ".old" && !was_replaced)
+            detail::on_files(left,
+                             [&](std::error_code& error) { std::filesystem::rename(left, target, error); });
+    }
+}
+
+DPTK_INLINE std::vector<std::filesystem::path> CheckpointFolder::leftovers() const {
+    std::vector<std::filesystem::path> all;
+    for (const std::filesystem::path& path : detail::entries_of(folder_)) {
+        const std::string extension = path.extension().string(), stem = path.stem().string();
+        if ((extension == ".part" || extension == ".old") && (stem == "best" || detail::step_of(stem)))
+            all.push_back(path);
+    }
+    return all;
 }
 
 DPTK_INLINE std::filesystem::path CheckpointFolder::path_of(std::int64_t step) const {
@@ -163,10 +184,9 @@ DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t
 DPTK_INLINE CheckpointFolder::Writer::Writer(const CheckpointFolder& folder, const TrainingState& state,
                                              std::int64_t step)
     : folder_(folder), step_(step), part_(folder.path_of(step).string() + ".part"), values_(state.values) {
-    detail::on_files(part_, [&](std::error_code& error) {
-        std::filesystem::remove_all(part_, error);
-        if (!error) std::filesystem::create_directory(part_, error);
-    });
+    for (const std::filesystem::path& left : folder.leftovers())
+        detail::on_files(left, [&](std::error_code& error) { std::filesystem::remove_all(left, error); });
+    detail::on_files(part_, [&](std::error_code& error) { std::filesystem::create_directory(part_, error); });
     try {
         write_safetensors(part_ / "model.safetensors", detail::as_safetensors(state.model),
                           {{"format", "pt"}});
@@ -231,11 +251,7 @@ DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
     detail::on_files(part, [&](std::error_code& error) {
         std::filesystem::remove_all(part, error);
         if (!error) std::filesystem::create_directory(part, error);
-        std::vector<std::filesystem::path> files;
-        for (std::filesystem::directory_iterator entry(path_of(step), error), end; !error && entry != end;
-             entry.increment(error))
-            files.push_back(entry->path());
-        for (const std::filesystem::path& file : files) {
+        for (const std::filesystem::path& file : detail::entries_of(path_of(step))) {
             if (!error) std::filesystem::create_hard_link(file, part / file.filename(), error);
             // Some file systems have no links.
             if (error) std::filesystem::copy_file(file, part / file.filename(), error);
@@ -246,17 +262,8 @@ DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
 
 DPTK_INLINE std::vector<std::int64_t> CheckpointFolder::steps() const {
     std::vector<std::int64_t> all;
-    detail::on_files(folder_, [&](std::error_code& error) {
-        for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
-             entry.increment(error)) {
-            const std::string name = entry->path().filename().string();
-            long long step = 0;
-            int length = 0;
-            if (std::sscanf(name.c_str(), "step-%lld%n", &step, &length) == 1 &&
-                length == static_cast<int>(name.size()))
-                all.push_back(step);
-        }
-    });
+    for (const std::filesystem::path& path : detail::entries_of(folder_))
+        if (const auto step = detail::step_of(path.filename().string())) all.push_back(*step);
     std::sort(all.begin(), all.end());
     return all;
 }
