@@ -137,6 +137,8 @@ class Trainer : public TrainingRun {
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
+        is_epoch_done_ = false;  // it may be true if a callback has thrown
+        non_finite_.reset();
         dataset_fingerprint_ =
             on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
         call(&Callback::train_begin);
@@ -195,8 +197,8 @@ class Trainer : public TrainingRun {
         Batches<Dataset> batches(computation_, dataset, indices,
                                  loader_options<Dataset>(options_.evaluation_transform));
         for (Totals& totals : evaluation_) totals.reset();
-        const bool was_stopped = !status_.stop_reason.empty();
-        const auto stops = [&] { return !was_stopped && !status_.stop_reason.empty(); };
+        const std::string stopped_before = std::exchange(status_.stop_reason, {});
+        const auto stops = [&] { return !status_.stop_reason.empty(); };
         for (std::size_t i = 0; i < indices.size() && !stops(); ++i) {
             if (load_next(batches) > 0) forward(batches, evaluation_[i % indices.shards()]);
             const TestBatchScope batch(*this, indices[i]);
@@ -208,6 +210,7 @@ class Trainer : public TrainingRun {
             call(&Callback::test_summary);
         }
         call(&Callback::test_end);
+        if (!stops()) status_.stop_reason = stopped_before;
         return result;
     }
 
@@ -259,13 +262,15 @@ class Trainer : public TrainingRun {
         return ddp_->clip_grad_norm(std::numeric_limits<double>::infinity()).value();
     }
 
-    /// See TrainingRun. Collective. The state of a comm hook is not part of it.
+    /// See TrainingRun. Collective. The state of a comm hook is not part of it. Throws NonFiniteLossError on
+    /// all ranks if the epoch's loss is not finite.
     [[nodiscard]] TrainingState state() override {
         TrainingState state;
         model_state().save(state);
         const bool is_within_epoch = status_.batch > 0 && !is_epoch_done_;
         if (is_within_epoch) {
             const std::array<double, 3> totals = sums(training_);
+            check_finite(totals[0]);
             state.training.push_back(StateTensor::of<double>("trainer.sums", {3}, totals));
             state.values["trainer.sampler"] = sampler_state_.to_text();
         }
@@ -388,6 +393,12 @@ class Trainer : public TrainingRun {
         }
     }
 
+    /// Throws NonFiniteLossError if the loss over all ranks is not finite. Collective.
+    void check_finite(double loss) {
+        if (!std::isfinite(loss))
+            detail::throw_non_finite_loss(group_, non_finite_ ? &*non_finite_ : nullptr, status_.epoch, lr());
+    }
+
     /// Trains the rest of the current epoch, after status_.batch steps.
     template <class Dataset>
     EpochResult run_epoch(const Dataset& dataset) {
@@ -424,9 +435,7 @@ class Trainer : public TrainingRun {
                     (static_cast<double>(status_.training.samples) - continued_sums_[2]) /
                     status_.training.seconds;
                 if (done == steps && ddp_) computation_.check(*ddp_);
-                if (!std::isfinite(status_.training.loss))
-                    detail::throw_non_finite_loss(group_, non_finite_ ? &*non_finite_ : nullptr,
-                                                  status_.epoch, lr());
+                check_finite(status_.training.loss);
                 call(&Callback::train_summary);
                 computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
             }
