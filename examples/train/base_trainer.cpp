@@ -100,6 +100,7 @@ void translate_loss(ConfigEntry& entry, Context&) {
 }
 
 void translate_gpu_id(ConfigEntry& entry, Context& context) {
+    if (entry.kind == Kind::other) fail_at(entry, "expected a list of device numbers");
     const std::vector<std::string> ids = entry.values;
     for (const std::string& id : ids) {
         const bool is_number =

@@ -123,8 +123,8 @@ dptk::OptimizerKind optimizer_kind(const std::string& name) {
     return name == "adamw" ? dptk::OptimizerKind::adamw : dptk::OptimizerKind::sgd;
 }
 
-/// Returns the factor of the learning rate after a number of epochs.
-std::function<double(double)> schedule(const Options& options) {
+/// Returns the factor of the learning rate after a number of epochs, of which a step is a part.
+std::function<double(double epochs, double step)> schedule(const Options& options) {
     const auto epochs = static_cast<double>(options.epochs);
     if (options.scheduler == "cosine")
         return dptk::CosineSchedule({.total = epochs, .warmup = options.warmup});
@@ -213,6 +213,7 @@ bool names_checkpoint(const Options& options) {
 template <class Trainer>
 void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& options,
                const std::vector<std::string>& class_names, dptk::ProgressPrinter& printer) {
+    if (options.evaluate && options.resume == "none") return;
     const dptk::Misclassified* misclassified = nullptr;
     if (!options.evaluate) {
         const auto& classes = trainer.add(
@@ -339,7 +340,12 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     if (pruning != nullptr && is_complete)
         return shrink(group, options, trainer_options(group, options, data, overlap), data, net,
                       *pruning->plan(), trainer.status().test.accuracy, make_backend, printer);
-    if (options.evaluate) trainer.evaluate(data.test);
+    if (options.evaluate) {
+        const std::string reason = trainer.status().stop_reason;
+        trainer.evaluate(data.test);
+        if (trainer.status().stop_reason != reason)
+            return printer.line("evaluation ended early: " + trainer.status().stop_reason);
+    }
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
 }

@@ -135,6 +135,8 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail("evaluate", "needs --weights or --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
+    if (options.scheduler == "multi-step" && options.milestones.empty())
+        settings.fail("scheduler", "multi-step needs --milestones");
     for (const char* name : {"accumulate", "freeze", "lr-factor"})
         settings.require(name, "device", options.device == "cpu", "needs --device cpu");
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
@@ -236,6 +238,12 @@ CLI::Validator positive() {
 CLI::Validator not_negative() {
     return number(
         "NONNEGATIVE", [](double value) { return value >= 0; }, "0 or a number above");
+}
+
+CLI::Validator kept_checkpoints() {
+    return number(
+        "NUMBER", [](double value) { return value == 0 || value >= 2; },
+        "2 or more, so that one remains if the newest is damaged, or 0 to keep all");
 }
 
 /// A check for PATTERN=FACTOR.
@@ -345,8 +353,8 @@ void add_options(CLI::App& app, Options& options) {
             {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
     app.add_option(
            "--data", options.data,
-           "folder of the dataset's files (default: the digits that ship with dptk); --dataset images "
-           "may have several")
+           "folder of the dataset's files; --dataset digits has a default, and --dataset images may have "
+           "several")
         ->type_name("DIR");
     app.add_option(
            "--test-data", options.test_data,
@@ -419,16 +427,17 @@ void add_options(CLI::App& app, Options& options) {
                    "folder for checkpoints, reports, logs, TensorBoard's files and config.yaml")
         ->type_name("DIR");
     app.add_option("--resume", options.resume,
-                   "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning; "
-                   "or a checkpoint, such as RUN/best")
+                   "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning, "
+                   "in a folder without checkpoints; or a checkpoint, such as RUN/best")
         ->type_name("auto|none|DIR");
     app.add_option("--grace", options.grace,
                    "seconds from a signal until the program ends, whatever it does; 0: no limit")
         ->check(not_negative());
     app.add_option("--save-every", options.save_every, "steps between checkpoints within epochs; 0: none")
         ->check(not_negative());
-    app.add_option("--keep-last", options.keep_last, "number of checkpoints that are kept; 0: all")
-        ->check(CLI::Range(0, 1000000).description("2 or more"));
+    app.add_option("--keep-last", options.keep_last,
+                   "number of newest checkpoints that are kept, 2 or more; 0: all")
+        ->check(kept_checkpoints());
     app.add_option("--progress", options.progress, "how to show the progress")
         ->check(CLI::IsMember({"auto", "bar", "lines"}));
 

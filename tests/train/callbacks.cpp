@@ -219,7 +219,7 @@ TEST_CASE("logs have a line for each epoch, also if a run continues") {
             group.barrier();
             const std::string text = read(folder / name);
             CHECK(test::contains(
-                text, name == "nan.csv" ? ",nan,0," : "\"test_loss\": null, \"test_accuracy\": 0, "));
+                text, name == "nan.csv" ? "nan,0," : "\"test_loss\": null, \"test_accuracy\": 0, "));
         }
         dptk::nn::Network<Backend> net = test::small_convnet();
         dptk::Trainer trainer(group, net, test::small_options(1));
