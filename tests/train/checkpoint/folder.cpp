@@ -96,6 +96,9 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
     CHECK(!std::filesystem::exists(folder / "run/step-00000003.part"));
     CHECK(!std::filesystem::exists(folder / "run/step-00000002.old"));
     CHECK(!std::filesystem::exists(folder / "run/best.old"));
+    std::filesystem::rename(folder / "run/step-00000004", folder / "run/step-00000004.old");
+    save(checkpoints, state_of(5), 5);
+    CHECK(checkpoints.steps() == Steps{4, 5});
 }
 
 TEST_CASE("files of others remain, and so does what another process writes") {

@@ -488,7 +488,7 @@ TEST_CASE("a run continues from the checkpoint that the options name") {
     });
 }
 
-TEST_CASE("a run does not begin anew in a folder with checkpoints") {
+TEST_CASE("a new run needs a folder without checkpoints") {
     const TemporaryFolder folder;
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         train(group, folder / "run", 4);

@@ -64,6 +64,9 @@ class CheckpointFolder {
   private:
     [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
 
+    /// Puts back checkpoints whose replacement was interrupted.
+    void put_back() const;
+
     /// Returns the paths of checkpoints that are not complete, or have been replaced.
     [[nodiscard]] std::vector<std::filesystem::path> leftovers() const;
 

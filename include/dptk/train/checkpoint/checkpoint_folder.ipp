@@ -150,12 +150,17 @@ DPTK_INLINE CheckpointFolder::CheckpointFolder(std::filesystem::path folder, Che
             "newest is damaged, or 0 to keep all; got 1");
     detail::on_files(folder_,
                      [&](std::error_code& error) { std::filesystem::create_directories(folder_, error); });
+    put_back();
+}
+
+DPTK_INLINE void CheckpointFolder::put_back() const {
     for (const std::filesystem::path& left : leftovers()) {
         std::filesystem::path target = left;
-        const bool was_replaced = std::filesystem::exists(target.replace_extension());
-        if (left.extension() == ".old" && !was_replaced)
-            detail::on_files(left,
-                             [&](std::error_code& error) { std::filesystem::rename(left, target, error); });
+        target.replace_extension();
+        detail::on_files(left, [&](std::error_code& error) {
+            if (left.extension() == ".old" && !std::filesystem::exists(target, error) && !error)
+                std::filesystem::rename(left, target, error);
+        });
     }
 }
 
@@ -184,6 +189,7 @@ DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t
 DPTK_INLINE CheckpointFolder::Writer::Writer(const CheckpointFolder& folder, const TrainingState& state,
                                              std::int64_t step)
     : folder_(folder), step_(step), part_(folder.path_of(step).string() + ".part"), values_(state.values) {
+    folder.put_back();
     for (const std::filesystem::path& left : folder.leftovers())
         detail::on_files(left, [&](std::error_code& error) { std::filesystem::remove_all(left, error); });
     detail::on_files(part_, [&](std::error_code& error) { std::filesystem::create_directory(part_, error); });
