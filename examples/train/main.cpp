@@ -334,18 +334,14 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
     if (pruning != nullptr && first_pruned_epoch(options) == 0)
-        printer.line(format("accuracy before pruning: %.4f", trainer.evaluate(data.test).accuracy));
+        print_accuracy(printer, "before pruning", trainer.evaluate(data.test), data.test.size());
     fit(group, trainer, options, data);
     const bool is_complete = trainer.status().stop_reason.empty();
     if (pruning != nullptr && is_complete)
         return shrink(group, options, trainer_options(group, options, data, overlap), data, net,
                       *pruning->plan(), trainer.status().test.accuracy, make_backend, printer);
-    if (options.evaluate) {
-        const std::string reason = trainer.status().stop_reason;
-        trainer.evaluate(data.test);
-        if (trainer.status().stop_reason != reason)
-            return printer.line("evaluation ended early: " + trainer.status().stop_reason);
-    }
+    if (options.evaluate && trainer.evaluate(data.test).samples < data.test.size())
+        return printer.line("evaluation ended early: " + trainer.status().stop_reason);
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
 }

@@ -131,8 +131,8 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail(options.weights.empty() ? "work-dir" : "weights",
                       "this program was built without nlohmann-json; install "
                       "nlohmann-json3-dev (Debian) or json-devel (Fedora), and build it again");
-    if (options.evaluate && options.weights.empty() && options.work_dir.empty())
-        settings.fail("evaluate", "needs --weights or --work-dir");
+    if (options.evaluate && options.weights.empty() && (options.work_dir.empty() || options.resume == "none"))
+        settings.fail("evaluate", "needs --weights or a checkpoint in --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
     if (options.scheduler == "multi-step" && options.milestones.empty())

@@ -33,6 +33,12 @@
     return {.score = score, .ratio = options.sparsity};
 }
 
+/// Prints the accuracy of an evaluation, unless a signal has ended it early.
+inline void print_accuracy(dptk::ProgressPrinter& printer, const char* when, const dptk::EpochResult& result,
+                           std::size_t samples) {
+    if (result.samples == samples) printer.line(format("accuracy %s: %.4f", when, result.accuracy));
+}
+
 /// At the beginning of the epoch in which the network is pruned, prints the accuracy of the epoch before, if
 /// there is one, and the accuracy with masks. Must be added after PruneFilters.
 template <class Trainer, class Dataset>
@@ -45,7 +51,7 @@ class PrintMaskedAccuracy : public dptk::Callback {
         const dptk::TrainingStatus& status = run.status();
         if (status.epoch != epoch_ || status.batch > 0) return;
         if (epoch_ > 0) printer_.line(format("accuracy before pruning: %.4f", status.test.accuracy));
-        printer_.line(format("accuracy with masks: %.4f", trainer_.evaluate(test_).accuracy));
+        print_accuracy(printer_, "with masks", trainer_.evaluate(test_), test_.size());
     }
 
   private:

@@ -8,11 +8,10 @@
 
 namespace DPTK_NAMESPACE {
 
-// All schedules count from 0, in steps or in epochs; all lengths have the same unit. Epochs may have
-// fractions: then the difference between the x of two steps is the argument `step`. With `warmup`, the factor
-// is multiplied by min(1, (x + step) / warmup), so that no step has the rate 0, and the last step of the
-// warm-up has the whole rate (after Goyal et al. 2017). The warm-up is part of the whole length, and shifts
-// nothing.
+// All schedules count from 0, in steps or in epochs, which may have fractions; all lengths have the same
+// unit. `step` is by how much x grows from one step to the next. With `warmup`, the factor is multiplied by
+// min(1, (x + step) / warmup), so that no step has the rate 0, and the last step of the warm-up has the whole
+// rate (after Goyal et al. 2017). The warm-up is part of the whole length, and shifts nothing.
 //
 //     dptk::CosineSchedule schedule({.total = epochs, .final_factor = 0.01, .warmup = 5});
 //     for (int epoch = 0; epoch < epochs; ++epoch) {

@@ -32,7 +32,7 @@ struct TrainingStatus {
         0;  ///< Of this epoch up to now, over all ranks; set together with `training`.
     /// Loss and accuracy of the last evaluation, from Callback::test_summary() on.
     EpochResult test = {};
-    /// Why the run ends early; empty unless it does.
+    /// Why the run, or an evaluation after it, ends early; empty unless it does.
     std::string stop_reason = {};
 
     /// Returns the epochs done, with fractions.
@@ -84,7 +84,8 @@ class TrainingRun {
     [[nodiscard]] virtual std::optional<double> gradient_norm() = 0;
 
     /// Returns a copy of the run's state. Blocks until the device is done with the last step. Tensors of a
-    /// sharded optimizer can be fetched until the next step. Collective.
+    /// sharded optimizer can be fetched until the next step. Collective. Throws NonFiniteLossError on all
+    /// ranks if the loss of the epoch up to now is not finite.
     [[nodiscard]] virtual TrainingState state() = 0;
 
     /// Continues from a state that state() returned, in a run with any number of ranks. If it has tensors of
@@ -100,8 +101,8 @@ class TrainingRun {
     /// ArgumentError if its shape or type differs.
     virtual void from_row_major(std::size_t i, const StateTensor& tensor, void* elements) = 0;
 
-    /// Ends the run after the current step or, in Callback::epoch_end(), after the epoch. Call it on all
-    /// ranks at the same point. `reason` follows "training ended early: ".
+    /// Ends the run after the current step or batch of an evaluation or, in Callback::epoch_end(), after the
+    /// epoch. Call it on all ranks at the same point. `reason` follows "training ended early: ".
     void stop(std::string reason) { status_.stop_reason = std::move(reason); }
 
   protected:

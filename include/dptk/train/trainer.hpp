@@ -137,8 +137,6 @@ class Trainer : public TrainingRun {
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
-        is_epoch_done_ = false;  // it may be true if a callback has thrown
-        non_finite_.reset();
         dataset_fingerprint_ =
             on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
         call(&Callback::train_begin);
@@ -180,9 +178,10 @@ class Trainer : public TrainingRun {
         return run_epoch(dataset);
     }
 
-    /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. If
-    /// the model has buffers, first sends rank 0's values and buffers to all ranks. Collective. Throws
-    /// MismatchError on all ranks if the dataset's size differs between ranks.
+    /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. Ends
+    /// early, with fewer samples, if a callback calls stop(). If the model has buffers, first sends rank 0's
+    /// values and buffers to all ranks. Collective. Throws MismatchError on all ranks if the dataset's size
+    /// differs between ranks.
     template <IndexableDataset Dataset>
     EpochResult evaluate(const Dataset& dataset) {
         const detail::PurposeScope here(group_.channel(), {.call = "evaluate()", .owner = "Trainer"});
@@ -420,6 +419,8 @@ class Trainer : public TrainingRun {
         const std::size_t interval = std::max<std::size_t>(status_.batches / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
         for (Totals& totals : training_) totals.reset();
+        non_finite_.reset();
+        is_epoch_done_ = false;  // it is true if a callback threw in Callback::epoch_end()
         computation_.drop_stale_graph(group_);
         call(&Callback::epoch_begin);
         for (std::size_t done = 1; done <= steps; ++done) {

@@ -90,7 +90,7 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
     std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
     std::filesystem::create_directory(folder / "run/step-00000003.part");
     std::filesystem::create_directory(folder / "run/best.old");
-    const CheckpointFolder checkpoints(folder / "run");
+    CheckpointFolder checkpoints(folder / "run");
     CHECK(checkpoints.steps() == Steps{1, 2});
     save(checkpoints, state_of(4), 4);
     CHECK(!std::filesystem::exists(folder / "run/step-00000003.part"));
@@ -99,6 +99,23 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
     std::filesystem::rename(folder / "run/step-00000004", folder / "run/step-00000004.old");
     save(checkpoints, state_of(5), 5);
     CHECK(checkpoints.steps() == Steps{4, 5});
+    checkpoints.mark_best(5);
+    std::filesystem::copy(folder / "run/best", folder / "run/best.old");
+    checkpoints.mark_best(5);
+    CHECK(!std::filesystem::exists(folder / "run/best.old"));
+}
+
+TEST_CASE("reading changes nothing in the folder") {
+    const TemporaryFolder folder;
+    save(CheckpointFolder(folder / "run"), state_of(1), 1);
+    save(CheckpointFolder(folder / "run"), state_of(2), 2);
+    std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
+    std::filesystem::create_directory(folder / "run/step-00000003.part");
+    std::vector<std::string> remarks;
+    CHECK(first_value(CheckpointFolder(folder / "run").load_newest(remarks).value()) == 2);
+    CHECK(remarks.empty());
+    CHECK(std::filesystem::exists(folder / "run/step-00000002.old"));
+    CHECK(std::filesystem::exists(folder / "run/step-00000003.part"));
 }
 
 TEST_CASE("files of others remain, and so does what another process writes") {

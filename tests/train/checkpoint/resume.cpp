@@ -581,20 +581,24 @@ TEST_CASE("a run ends early that does not get better, and has then ended for goo
     };
     const TemporaryFolder folder;
     dptk::launch_threads(2, [&](ProcessGroup& group) {
-        const auto train = [&] {
+        const auto train = [&](const char* name, dptk::Monitor monitor, const auto& tested) {
             dptk::nn::Network<Backend> net = test::small_convnet();
             dptk::TrainerOptions options = test::small_options(20);
             options.sgd = {.lr = 0};
             dptk::Trainer trainer(group, net, options);
             const auto& epochs = trainer.add(Epochs());
-            trainer.add(
-                dptk::EarlyStopping({.monitor = dptk::Monitor::accuracy, .patience = 2, .min_delta = 0.2}));
-            trainer.add(dptk::Checkpoint(folder / "run"));
-            const dptk::TrainingStatus status = trainer.fit(test::digits("train"), test::digits("test"));
-            CHECK(status.stop_reason == "no better accuracy in 2 epochs");
+            trainer.add(dptk::EarlyStopping({.monitor = monitor, .patience = 2, .min_delta = 0.2}));
+            trainer.add(dptk::Checkpoint(folder / name));
+            CHECK(test::contains(trainer.fit(test::digits("train"), tested).stop_reason, " in 2 epochs"));
             return epochs.seen;
         };
-        CHECK(train() == std::vector<int>{0, 1, 2});
-        CHECK(train().empty());
+        const dptk::ImageDataset digits = test::digits("test");
+        CHECK(train("run", dptk::Monitor::accuracy, digits) == std::vector<int>{0, 1, 2});
+        CHECK(train("run", dptk::Monitor::accuracy, digits).empty());
+        // No epoch is better than another.
+        const std::vector<std::pair<std::vector<float>, int>> not_finite = {
+            {std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), 1}};
+        CHECK(train("nan", dptk::Monitor::loss, not_finite) == std::vector<int>{0, 1});
+        CHECK(train("nan", dptk::Monitor::loss, not_finite).empty());
     });
 }

@@ -14,14 +14,15 @@ namespace DPTK_NAMESPACE {
 /// Multiplies the learning rate of the Trainer's options by a schedule, before each step.
 class LearningRate : public Callback {
   public:
-    /// `schedule` is called with the number of epochs before the step, and returns the factor: a lambda, or a
-    /// schedule such as CosineSchedule, which also gets the part of an epoch that a step is. Epochs have
-    /// fractions, unless `by_epoch`: then all steps of an epoch have the same rate.
+    /// `schedule(epochs)` or `schedule(epochs, step)` returns the factor, such as CosineSchedule or a lambda.
+    /// `epochs` is the number of epochs before the step, with fractions, and `step` how much of an epoch a
+    /// step is. If `by_epoch`, all steps of an epoch have the same rate, `epochs` is an integer, and
+    /// `step` 1.
     template <class Schedule>
-        requires std::invocable<const Schedule&, double> || std::invocable<const Schedule&, double, double>
+        requires std::invocable<Schedule&, double> || std::invocable<Schedule&, double, double>
     explicit LearningRate(Schedule schedule, bool by_epoch = false)
-        : schedule_([schedule = std::move(schedule)](double epochs, [[maybe_unused]] double step) {
-              if constexpr (std::invocable<const Schedule&, double, double>) {
+        : schedule_([schedule = std::move(schedule)](double epochs, [[maybe_unused]] double step) mutable {
+              if constexpr (std::invocable<Schedule&, double, double>) {
                   return schedule(epochs, step);
               } else {
                   return schedule(epochs);

@@ -34,20 +34,19 @@ class BestResult {
         return true;
     }
 
-    /// Adds the best result to the state of a run, under a name.
+    /// Adds the best result, if there is one, to the state of a run, under a name.
     void save(TrainingState& state, const std::string& name) const {
-        if (!best_) return;
-        state.training.push_back(StateTensor::of<double>(name, {1}, std::span(&*best_, 1)));
         state.values[name] = monitor_name();
+        if (best_) state.training.push_back(StateTensor::of<double>(name, {1}, std::span(&*best_, 1)));
     }
 
-    /// Restores the best result. Returns whether the state has one of this monitor.
+    /// Restores the best result, if there is one. Returns whether the state is one of this monitor.
     bool restore(const TrainingState& state, const std::string& name) {
-        const StateTensor* best = TrainingState::find(state.training, name);
+        const StateTensor* const best = TrainingState::find(state.training, name);
         const auto monitor = state.values.find(name);
-        if (best == nullptr || (monitor != state.values.end() && monitor->second != monitor_name()))
-            return false;
-        best_ = best->values<double>().at(0);
+        const bool is_named = monitor != state.values.end();  // older checkpoints have no name
+        if (is_named ? monitor->second != monitor_name() : best == nullptr) return false;
+        if (best != nullptr) best_ = best->values<double>().at(0);
         return true;
     }
 

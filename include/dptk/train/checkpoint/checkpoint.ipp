@@ -107,6 +107,7 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     std::optional<TrainingState> state;
     on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
+        writer_.reset();  // waits for the background thread of a run that has failed
         writer_ = std::make_unique<Writer>(path_, options_.keep_last);
         std::vector<std::string> remarks;
         if (!options_.resume_from.empty()) {

@@ -28,14 +28,14 @@ struct CheckpointFolderOptions {
 /// is on the disk: whatever happens, checkpoints of these names are whole, and the ones before are not
 /// touched. `best` is such a folder too.
 ///
-/// No call is collective: use it on one rank, usually rank 0.
+/// No call is collective: use it on one rank, usually rank 0. Other processes may read while one writes.
 class CheckpointFolder {
   public:
     /// A checkpoint that is being written.
     class Writer;
 
-    /// Creates the folder if it does not exist. Puts back a checkpoint that an interrupted save() was
-    /// replacing. Throws ArgumentError if `keep_last` is 1, and BackendError if the folder cannot be created.
+    /// Creates the folder if it does not exist. Throws ArgumentError if `keep_last` is 1, and BackendError if
+    /// the folder cannot be created.
     explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {});
 
     /// Returns the path.
@@ -80,8 +80,8 @@ class CheckpointFolder {
 /// Without complete(), the checkpoint is discarded.
 class CheckpointFolder::Writer {
   public:
-    /// Writes all but the sharded tensors. `folder` must outlive the writer. Throws BackendError if they
-    /// cannot be written.
+    /// Removes what an interrupted writer has left, and writes all but the sharded tensors. `folder` must
+    /// outlive the writer, and have no other one meanwhile. Throws BackendError if they cannot be written.
     Writer(const CheckpointFolder& folder, const TrainingState& state, std::int64_t step);
     ~Writer();
     Writer(const Writer&) = delete;

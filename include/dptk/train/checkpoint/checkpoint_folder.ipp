@@ -133,7 +133,10 @@ void on_files(const std::filesystem::path& path, Fn&& fn) {
 DPTK_INLINE void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
     on_files(to, [&](std::error_code& error) {
         const std::filesystem::path old = to.string() + ".old";
-        if (std::filesystem::exists(to)) std::filesystem::rename(to, old, error);
+        if (std::filesystem::exists(to)) {
+            std::filesystem::remove_all(old, error);
+            if (!error) std::filesystem::rename(to, old, error);
+        }
         if (!error) std::filesystem::rename(from, to, error);
         if (!error) std::filesystem::remove_all(old, error);
     });
@@ -150,7 +153,6 @@ DPTK_INLINE CheckpointFolder::CheckpointFolder(std::filesystem::path folder, Che
             "newest is damaged, or 0 to keep all; got 1");
     detail::on_files(folder_,
                      [&](std::error_code& error) { std::filesystem::create_directories(folder_, error); });
-    put_back();
 }
 
 DPTK_INLINE void CheckpointFolder::put_back() const {
@@ -268,9 +270,12 @@ DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
 
 DPTK_INLINE std::vector<std::int64_t> CheckpointFolder::steps() const {
     std::vector<std::int64_t> all;
-    for (const std::filesystem::path& path : detail::entries_of(folder_))
-        if (const auto step = detail::step_of(path.filename().string())) all.push_back(*step);
+    for (const std::filesystem::path& path : detail::entries_of(folder_)) {
+        const std::filesystem::path name = path.extension() == ".old" ? path.stem() : path.filename();
+        if (const auto step = detail::step_of(name.string())) all.push_back(*step);
+    }
     std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
 }
 
@@ -314,7 +319,9 @@ DPTK_INLINE std::optional<TrainingState> CheckpointFolder::load_newest(
     std::vector<std::int64_t> all = steps();
     for (; !all.empty(); all.pop_back()) {
         try {
-            return load(path_of(all.back()));
+            std::filesystem::path path = path_of(all.back());
+            if (!std::filesystem::exists(path)) path += ".old";
+            return load(path);
         } catch (const FormatError& error) {
             remarks.push_back(
                 detail::text("the checkpoint of step ", all.back(), " is not used: ", error.what()));
