@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -287,6 +288,26 @@ TEST_CASE("a continued pass has the batches that the consumer has not received, 
             CHECK(second.state().sampler.consumed == dataset.size());
         }
     }
+}
+
+TEST_CASE("a state before the first pass of an epoch has the whole epoch") {
+    const std::vector<int> dataset(40);
+    DistributedSampler sampler(dataset.size(), 1, 0, {.padding = dptk::Padding::none});
+    DataLoader loader(dataset, sampler, {.batch_size = 10});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+        sampler.set_epoch(epoch);
+        CHECK(loader.state().sampler.epoch == epoch);
+        CHECK(loader.state().sampler.consumed == 0);
+        CHECK(std::ranges::distance(loader.begin(), loader.end()) == 4);
+        CHECK(loader.state().sampler.consumed == 40);
+    }
+    DistributedSampler second_sampler(dataset.size(), 1, 0, {.padding = dptk::Padding::none});
+    DataLoader second(dataset, second_sampler, {.batch_size = 10});
+    second.restore(loader.state());
+    CHECK(second.state() == loader.state());
+    second_sampler.set_epoch(2);
+    CHECK(second.state().sampler.consumed == 0);
+    CHECK(std::ranges::distance(second.begin(), second.end()) == 4);
 }
 
 TEST_CASE("the state of another dataset is an error") {

@@ -3,6 +3,9 @@
 #include "dptk/data/image_dataset.hpp"
 
 #include <doctest/doctest.h>
+#include <dptk/comm/serializer.hpp>
+#include <dptk/data/fingerprint.hpp>
+#include <dptk/data/image.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -116,3 +119,22 @@ TEST_CASE("all pixels and labels are contiguous, and an id distinguishes dataset
     const ImageDataset moved = std::move(dataset);
     CHECK(moved.id() == id);
 }
+
+TEST_CASE("the fingerprint of images depends on their pixels and labels") {
+    const std::vector<std::size_t> shape{2, 1, 2};
+    const auto fingerprint = [&](const std::vector<std::uint8_t>& pixels,
+                                 const std::vector<std::uint8_t>& labels) {
+        return dptk::dataset_fingerprint(dptk::ImageDataset(pixels, shape, labels));
+    };
+    CHECK(fingerprint({1, 2, 3, 4}, {0, 1}) == fingerprint({1, 2, 3, 4}, {0, 1}));
+    CHECK(fingerprint({1, 2, 3, 4}, {0, 1}) != fingerprint({1, 2, 3, 5}, {0, 1}));
+    CHECK(fingerprint({1, 2, 3, 4}, {0, 1}) != fingerprint({1, 2, 3, 4}, {0, 2}));
+    const auto of_one = [](const dptk::Image& image) {
+        return dptk::dataset_fingerprint(std::vector{std::pair(image, 3)});
+    };
+    CHECK(of_one({1, 2, 1, {1, 2}}) == of_one({1, 2, 1, {1, 2}}));
+    CHECK(of_one({1, 2, 1, {1, 2}}) != of_one({1, 2, 1, {1, 3}}));
+}
+
+// Its pixels are a view, which would arrive as a pointer into the memory of another process.
+static_assert(!dptk::Serializable<dptk::LabeledImageRef>);

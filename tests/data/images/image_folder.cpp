@@ -193,8 +193,15 @@ TEST_CASE("the fingerprint depends on names and labels, and not on where the fol
     const fs::path moved = flowers.root.parent_path() / "moved";
     fs::rename(flowers.root, moved);
     CHECK(ImageFolder(moved).fingerprint() == before);
+    CHECK(ImageFolder(moved.string() + '/').fingerprint() == before);
+    const ImageFolder images(moved);
+    const dptk::Subset first(images, {0, 1}), same(images, {0, 1}), other(images, {0, 2});
+    CHECK(dptk::dataset_fingerprint(first) == dptk::dataset_fingerprint(same));
+    CHECK(dptk::dataset_fingerprint(first) != dptk::dataset_fingerprint(other));
     fs::rename(moved / "tulip" / "a.png", moved / "tulip" / "c.png");
     CHECK(ImageFolder(moved).fingerprint() != before);
+    const ImageFolder renamed(moved);
+    CHECK(dptk::dataset_fingerprint(first) != dptk::dataset_fingerprint(dptk::Subset(renamed, {0, 1})));
 }
 
 TEST_CASE("a loader makes the same batches with any number of workers and ranks") {

@@ -99,6 +99,19 @@ TEST_CASE("a sample that one rank cannot read is an error on all ranks") {
         CHECK(test::throws<dptk::Error>(text, [&] { HostDataset copy(pictures, group); }));
         CHECK_MESSAGE(test::contains(text, "HostDataset: sample 41: damaged"), text);
         CHECK(group.all_reduce_value(1) == group.size());  // the group stays usable
+        // The first sample is read for the fingerprint, too, here on one rank alone.
+        struct Numbers {
+            bool is_damaged;
+            [[nodiscard]] std::size_t size() const noexcept { return 5; }
+            int operator[](std::size_t i) const {
+                if (i == 0 && is_damaged) throw std::runtime_error("damaged");
+                return static_cast<int>(i);
+            }
+        };
+        const Numbers numbers{group.rank() == group.size() - 1};
+        CHECK(test::throws<dptk::Error>(text, [&] { HostDataset copy(numbers, group); }));
+        CHECK_MESSAGE(test::contains(text, "HostDataset: the first or the last sample: damaged"), text);
+        CHECK(group.all_reduce_value(1) == group.size());
     });
 }
 
