@@ -194,6 +194,7 @@ class DataLoader {
         if constexpr (requires { sampler_.note_pass(); }) sampler_.note_pass();
         ++passes_;
         taken_ = 0;
+        epoch_of_pass_ = epoch();
         last_ = size();
         queue_.begin(0, last_);
         is_under_way_ = true;
@@ -205,13 +206,15 @@ class DataLoader {
     /// Returns the end of each pass.
     [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
-    /// Returns the state after the batches that the consumer has received in the last pass, the current
-    /// batch included. What the workers have prepared does not count. The first call of state() or restore()
-    /// reads the first and the last sample, for the dataset's fingerprint, and throws what that throws.
+    /// Returns the state after the batches that the consumer has received in the last pass over the sampler's
+    /// epoch, the current batch included. What the workers have prepared does not count. The first call of
+    /// state() or restore() reads the first and the last sample, for the dataset's fingerprint, and throws
+    /// what that throws.
     [[nodiscard]] DataLoaderState state() const
         requires requires(const Sampler& sampler) { sampler.state(std::size_t{}); }
     {
-        return {sampler_.state(taken_ * batches_.batch_size()), fingerprint()};
+        const std::size_t taken = epoch() == epoch_of_pass_ ? taken_ : 0;
+        return {sampler_.state(taken * batches_.batch_size()), fingerprint()};
     }
 
     /// Continues the epoch of a state: the next pass has the batches that are left. Must be called with the
@@ -266,6 +269,12 @@ class DataLoader {
         }
     }
 
+    /// Returns the sampler's epoch; 0 if it has none.
+    [[nodiscard]] std::int64_t epoch() const noexcept {
+        if constexpr (requires { sampler_.epoch(); }) return sampler_.epoch();
+        return 0;
+    }
+
     [[nodiscard]] std::uint64_t fingerprint() const {
         if (!fingerprint_) fingerprint_ = dataset_fingerprint(dataset_);
         return *fingerprint_;
@@ -309,6 +318,7 @@ class DataLoader {
     decltype(detail::batches_of(std::declval<const Sampler&>(), DataLoaderOptions())) batches_;
     bool is_under_way_ = false;
     std::int64_t passes_ = 0;
+    std::int64_t epoch_of_pass_ = 0;
     std::size_t taken_ = 0;    // batches that the consumer has received in the last pass
     std::size_t last_ = 0;     // the number of batches in this pass
     std::size_t current_ = 0;  // the slot of the current batch

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <ranges>
 #include <span>
@@ -12,9 +14,11 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/data/dataset.hpp"
+#include "dptk/data/fingerprint.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -38,6 +42,16 @@ class Subset {
 
     /// Returns the dataset's sample at index number `i`, which must be below size().
     [[nodiscard]] decltype(auto) operator[](std::size_t i) const { return sample_of(*dataset_, indices_[i]); }
+
+    /// Returns a fingerprint of the dataset and the indices, if the dataset has one of its own.
+    [[nodiscard]] std::uint64_t fingerprint() const
+        requires requires(const Dataset& dataset) {
+            { dataset.fingerprint() } -> std::same_as<std::uint64_t>;
+        }
+    {
+        return detail::hash_sample(std::pair(dataset_->fingerprint(), std::span(indices_)),
+                                   detail::fnv1a(""));
+    }
 
   private:
     const Dataset* dataset_;

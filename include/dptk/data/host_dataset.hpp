@@ -89,13 +89,14 @@ class HostDataset {
     using Sample = std::remove_cvref_t<decltype(sample_of(std::declval<const Dataset&>(), std::size_t{}))>;
     static_assert(Serializable<Sample>,
                   "HostDataset stores samples as bytes: specialize dptk::Serializer for their type "
-                  "(comm/serializer.hpp)");
+                  "(comm/serializer.hpp), which must not be a view");
 
     /// Reads this rank's part of the dataset, and waits for the other ranks. Collective. Throws MismatchError
     /// on all ranks if the datasets' sizes or fingerprints differ, and Error on all ranks, with the index, if
     /// a sample cannot be read on any rank.
     HostDataset(const Dataset& dataset, ProcessGroup& group)
         : HostDataset(dataset, group, group.split_by_host()) {}
+
     /// Returns the number of samples.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
@@ -116,7 +117,7 @@ class HostDataset {
   private:
     HostDataset(const Dataset& dataset, ProcessGroup& group, ProcessGroup host)
         : size_(static_cast<std::size_t>(dataset.size())),
-          fingerprint_(dataset_fingerprint(dataset)),
+          fingerprint_(on_all_or_none(group, [&] { return fingerprint_of(dataset); })),
           samples_(static_cast<std::size_t>(host.size())) {
         detail::check_equal_tables(group, "datasets",
                                    detail::text("samples ", size_, "\nfingerprint ", fingerprint_));
@@ -128,6 +129,14 @@ class HostDataset {
             is_read = group.all_reduce_value(std::uint8_t{next >= size_}, ReduceOp::min) != 0;
         }
         samples_.finish();
+    }
+
+    [[nodiscard]] static std::uint64_t fingerprint_of(const Dataset& dataset) {
+        try {
+            return dataset_fingerprint(dataset);
+        } catch (const std::exception& error) {
+            throw Error(detail::text("HostDataset: the first or the last sample: ", error.what()));
+        }
     }
 
     void read_block(const Dataset& dataset, std::size_t& next, std::size_t ranks) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -20,6 +21,11 @@ struct Image {
     /// Returns the pixels of row `y`, which must be below `height`.
     [[nodiscard]] std::span<const std::uint8_t> row(std::size_t y) const noexcept {
         return std::span<const std::uint8_t>(pixels).subspan(y * width * channels, width * channels);
+    }
+
+    /// Continues a hash of samples: see dataset_fingerprint().
+    [[nodiscard]] std::uint64_t fingerprint(std::uint64_t hash) const noexcept {
+        return detail::fnv1a({reinterpret_cast<const char*>(pixels.data()), pixels.size()}, hash);
     }
 
     friend bool operator==(const Image&, const Image&) = default;

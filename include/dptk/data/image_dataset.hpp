@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -22,7 +23,20 @@ struct ImageDatasetOptions {
 struct LabeledImageRef {
     std::span<const std::uint8_t> pixels;  ///< The pixels, one byte each.
     std::uint8_t label = 0;                ///< The class, counted from 0.
+
+    /// Continues a hash of samples: see dataset_fingerprint().
+    [[nodiscard]] std::uint64_t fingerprint(std::uint64_t hash) const noexcept {
+        hash = detail::fnv1a({reinterpret_cast<const char*>(pixels.data()), pixels.size()}, hash);
+        return detail::fnv1a({reinterpret_cast<const char*>(&label), 1}, hash);
+    }
 };
+
+template <class T>
+struct Serializer;
+
+/// A view cannot be sent: its pixels are in the memory of this process.
+template <>
+struct Serializer<LabeledImageRef> {};
 
 /// Images with one label each. Satisfies IndexableDataset.
 class ImageDataset {

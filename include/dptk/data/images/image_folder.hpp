@@ -88,7 +88,7 @@ class ImageFolder {
 
     ImageFolder(const ImageFolderOptions& options, const std::vector<std::string>& sources);
 
-    void add_folder(const std::string& folder);
+    void add_folder(std::string folder);
     void add_list(const std::string& list);
     void add_file(std::string path, int label, std::string_view name);
     void read_class_names(const std::filesystem::path& file);

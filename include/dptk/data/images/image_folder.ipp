@@ -95,7 +95,8 @@ DPTK_INLINE ImageFolder::ImageFolder(const ImageFolderOptions& options,
     if (!options.class_names.empty()) read_class_names(options.class_names);
 }
 
-DPTK_INLINE void ImageFolder::add_folder(const std::string& folder) {
+DPTK_INLINE void ImageFolder::add_folder(std::string folder) {
+    while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
     std::vector<std::string> names, empty;
     for (const std::string& entry : detail::entries_of(folder)) {
         if (!detail::is_folder(entry)) continue;
