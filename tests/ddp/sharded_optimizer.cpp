@@ -397,6 +397,22 @@ TEST_CASE("ignored parameters, and those tied to earlier ones, have no state of 
     });
 }
 
+TEST_CASE("the group of a tied parameter is that of the one to which it is tied") {
+    test::on_ranks([](ProcessGroup& group) {
+        TiedAndIgnored model;
+        ShardedOptimizer sharded(group, model, dptk::SGD<float>({.lr = 1}),
+                                 {.parameters_to_ignore = {"ignored"}});
+        const std::vector<float> before = model.value;
+        for (const bool is_frozen : {true, false}) {
+            const std::size_t tied[] = {1};
+            sharded.set_group(tied, {.is_frozen = is_frozen});
+            sharded.synchronize();
+            sharded.step();
+            CHECK((model.value == before) == is_frozen);
+        }
+    });
+}
+
 TEST_CASE("the state of a parameter of many pieces is whole") {
     with_and_without_shared_memory([](ProcessGroup& group) {
         for (const ShardedOptimizerOptions& options : all_options) {

@@ -71,6 +71,40 @@ TEST_CASE("what does not match is an error that names it, or is left out") {
     CHECK(test::contains(text, "unused: "));
 }
 
+TEST_CASE("tensors whose elements cannot be converted are named before any value is set") {
+    const TemporaryFolder folder;
+    const dptk::nn::Graph graph = dptk::nn::make_model("convnet_mnist", {.input = {1, 8, 8}, .classes = 10});
+    dptk::nn::Network<Reference> saved(graph, 1), loaded(graph, 2);
+    dptk::save_weights(saved, folder / "net.safetensors");
+    // As a state_dict of PyTorch whose tensors were all converted to float.
+    const dptk::SafetensorsFile file(folder / "net.safetensors");
+    std::vector<std::vector<float>> values;
+    std::vector<dptk::SafetensorsTensor> tensors;
+    std::string counter;
+    for (const dptk::SafetensorsEntry& entry : file.entries()) {
+        values.emplace_back(entry.count, 0.5F);
+        tensors.push_back({entry.name, entry.shape, {values.back().data(), entry.count, dptk::DType::f32}});
+        if (entry.dtype == dptk::DType::i64 && counter.empty()) counter = entry.name;
+    }
+    REQUIRE(!counter.empty());
+    write_safetensors(folder / "floats.safetensors", tensors);
+    const dptk::SafetensorsFile floats(folder / "floats.safetensors");
+    const std::vector<float> before = loaded.parameter_values(0);
+    std::string text;
+    CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::load_weights(loaded, floats); }));
+    CAPTURE(text);
+    CHECK(test::contains(text, "floats.safetensors: "));
+    CHECK(test::contains(text, "of another type in the file: " + counter + " (f32 instead of i64)"));
+    loaded.for_each_buffer([&](const dptk::nn::NamedBuffer& buffer) {
+        if (buffer.data.dtype == dptk::DType::f32)
+            CHECK(static_cast<const float*>(buffer.data.data)[0] != 0.5F);
+    });
+    CHECK(loaded.parameter_values(0) == before);
+    const dptk::LoadedWeights report = dptk::load_weights(loaded, floats, dptk::Match::partial);
+    CHECK(report.other_type.front() == counter + " (f32 instead of i64)");
+    CHECK(loaded.parameter_values(0) == values.front());
+}
+
 TEST_CASE("the prefix of PyTorch's DistributedDataParallel is taken off") {
     const TemporaryFolder folder;
     auto saved = net_of<Reference>(10, 1);
