@@ -197,15 +197,16 @@ class ShardedOptimizer : public DataParallelSteps {
         return shards_->value_memory(reducer().first_of_tied(i));
     }
 
-    /// Sets how the optimizer steps these parameters from now on. All ranks must pass the same ones. Throws
-    /// ArgumentError if a parameter does not exist, or a number is negative or not finite.
+    /// Sets how the optimizer steps these parameters, and those that share their values, from now on. All
+    /// ranks must pass the same ones. Throws ArgumentError if a parameter does not exist, or a number is
+    /// negative or not finite.
     void set_group(std::span<const std::size_t> of_parameters, const ParameterGroup& group)
         requires requires(O& optimizer) { optimizer.set_group(std::span<const std::size_t>(), group); }
     {
         std::vector<std::size_t> slots;
         for (const std::size_t parameter : of_parameters) {
             check_parameter("set_group", parameter);
-            for (const std::size_t slot : slots_of(parameter)) slots.push_back(slot);
+            for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
         }
         optimizer_.set_group(slots, group);
     }

@@ -24,34 +24,36 @@ struct LoadedWeights {
     std::vector<std::string> loaded;       ///< The parameters and buffers that have new values.
     std::vector<std::string> missing;      ///< Those that the file does not have.
     std::vector<std::string> other_shape;  ///< Those that have another shape in the file.
+    std::vector<std::string> other_type;   ///< Those whose elements in the file cannot be converted.
     std::vector<std::string> unused;       ///< The file's tensors whose name is no parameter or buffer.
 
     /// Returns whether all were loaded, and each tensor used.
     [[nodiscard]] bool is_complete() const noexcept {
-        return missing.empty() && other_shape.empty() && unused.empty();
+        return missing.empty() && other_shape.empty() && other_type.empty() && unused.empty();
     }
 
     /// Returns a text such as "loaded 8 tensors; not in the file: fc.bias; unused: head.weight".
     [[nodiscard]] std::string describe() const;
 };
 
-/// What load_weights() does if names or shapes differ.
+/// What load_weights() does if names, shapes or types differ.
 enum class Match {
     exact,   ///< Throws, and loads nothing.
-    partial  ///< Loads what matches a tensor in name and shape, and skips the rest: see the result.
+    partial  ///< Loads what matches a tensor in name, shape and type, and skips the rest: see the result.
 };
 
 namespace detail {
 
-/// A parameter, or a tensor of a file.
+/// A parameter or buffer.
 struct NamedShape {
     std::string name;
     Shape shape;
+    DType dtype;
 };
 
 /// Decides what is loaded. A prefix "module.", which PyTorch's DistributedDataParallel adds, is taken off the
-/// file's names. Throws ArgumentError if names or shapes differ, unless `match` allows it. Returns for each
-/// parameter its tensor, or null.
+/// file's names. Throws ArgumentError if names, shapes or types differ, unless `match` allows it. Returns for
+/// each parameter its tensor, or null.
 [[nodiscard]] std::vector<const SafetensorsEntry*> match_weights(const SafetensorsFile& file,
                                                                  const std::vector<NamedShape>& parameters,
                                                                  Match match, LoadedWeights& report);
@@ -71,18 +73,20 @@ void read_buffer(Net& net, const SafetensorsFile& file, const SafetensorsEntry& 
 template <class Net>
 [[nodiscard]] std::vector<NamedShape> shapes_of(Net& net) {
     std::vector<NamedShape> all;
-    net.for_each_parameter([&](const auto& parameter) { all.push_back({parameter.name, parameter.shape}); });
+    net.for_each_parameter([&](const auto& parameter) {
+        all.push_back({parameter.name, parameter.shape, dtype_of<typename Net::Scalar>});
+    });
     for (const nn::NamedBuffer& buffer : nn::detail::buffers_of_net(net))
-        all.push_back({buffer.name, buffer.shape});
+        all.push_back({buffer.name, buffer.shape, buffer.data.dtype});
     return all;
 }
 
 }  // namespace detail
 
 /// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
-/// dtype are converted. A prefix "module." of the file's names is taken off. Call it on every rank; it is not
-/// collective. Throws ArgumentError, before any value is set, if names or shapes differ and `match` is exact,
-/// and FormatError if the file cannot be read.
+/// floating-point type are converted. A prefix "module." of the file's names is taken off. Call it on every
+/// rank; it is not collective. Throws ArgumentError, before any value is set, if names, shapes or types
+/// differ and `match` is exact, and FormatError if the file cannot be read.
 template <class Net>
 LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = Match::exact) {
     using Scalar = typename Net::Scalar;

@@ -20,6 +20,7 @@ DPTK_INLINE std::string LoadedWeights::describe() const {
     };
     add("not in the file", missing);
     add("of another shape in the file", other_shape);
+    add("of another type in the file", other_type);
     add("unused", unused);
     return all;
 }
@@ -48,6 +49,11 @@ DPTK_INLINE std::vector<const SafetensorsEntry*> match_weights(const Safetensors
         } else if (used.insert(entry); entry->shape != parameter.shape) {
             report.other_shape.push_back(text(parameter.name, " (", shape_text(entry->shape), " instead of ",
                                               shape_text(parameter.shape), ')'));
+            entry = nullptr;
+        } else if (entry->dtype != parameter.dtype &&
+                   !(is_floating(entry->dtype) && is_floating(parameter.dtype))) {
+            report.other_type.push_back(text(parameter.name, " (", dtype_name(entry->dtype), " instead of ",
+                                             dtype_name(parameter.dtype), ')'));
             entry = nullptr;
         } else {
             report.loaded.push_back(parameter.name);

@@ -41,8 +41,9 @@ class SafetensorsFile {
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
     /// Reads a tensor of this file into host memory for as many elements, row-major, and converts each
-    /// element to the dtype of `to`. Several threads may read at the same time. Blocks. Throws ArgumentError
-    /// if the numbers of elements differ, and FormatError if the bytes cannot be read.
+    /// element to the dtype of `to`, if both are floating-point types. Several threads may read at the same
+    /// time. Blocks. Throws ArgumentError if the numbers of elements differ or the elements cannot be
+    /// converted, and FormatError if the bytes cannot be read.
     void read(const SafetensorsEntry& entry, const Buffer& to) const;
 
   private:

@@ -94,6 +94,10 @@ DPTK_INLINE void SafetensorsFile::read(const SafetensorsEntry& entry, const Buff
     std::vector<std::byte> converted;
     void* memory = to.data;
     if (to.dtype != entry.dtype) {
+        if (!is_floating(to.dtype) || !is_floating(entry.dtype))
+            throw ArgumentError(detail::text(path_.string(), ": tensor \"", entry.name,
+                                             "\": cannot convert elements from ", dtype_name(entry.dtype),
+                                             " to ", dtype_name(to.dtype)));
         converted.resize(entry.bytes());
         memory = converted.data();
     }
