@@ -330,7 +330,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     const dptk::PruneFilters<Backend>* pruning =
         prunes(options) ? &add_pruning(group, trainer, options, net, data.test, printer) : nullptr;
     if (!options.work_dir.empty()) add_files(group, trainer, options, data.class_names, printer);
-    trainer.add(dptk::ProgressBar(style, log));
+    if (!options.evaluate) trainer.add(dptk::ProgressBar(style, log));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
     if (pruning != nullptr && first_pruned_epoch(options) == 0)
@@ -340,8 +340,11 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     if (pruning != nullptr && is_complete)
         return shrink(group, options, trainer_options(group, options, data, overlap), data, net,
                       *pruning->plan(), trainer.status().test.accuracy, make_backend, printer);
-    if (options.evaluate && trainer.evaluate(data.test).samples < data.test.size())
-        return printer.line("evaluation ended early: " + trainer.status().stop_reason);
+    if (options.evaluate) {
+        trainer.add(dptk::ProgressBar(style, log));
+        if (trainer.evaluate(data.test).samples < data.test.size())
+            return printer.line("evaluation ended early: " + trainer.status().stop_reason);
+    }
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
 }
