@@ -40,6 +40,14 @@ void save(const CheckpointFolder& folder, const TrainingState& state, std::int64
     writer.complete();
 }
 
+/// Leaves the checkpoints of two saves, of which the second was being replaced, and a third one begun.
+void leave_interrupted(const std::filesystem::path& run) {
+    save(CheckpointFolder(run), state_of(1), 1);
+    save(CheckpointFolder(run), state_of(2), 2);
+    std::filesystem::rename(run / "step-00000002", run / "step-00000002.old");
+    std::filesystem::create_directory(run / "step-00000003.part");
+}
+
 float first_value(const TrainingState& state) {
     return state.model.at(0).values<float>().at(0);
 }
@@ -85,10 +93,7 @@ TEST_CASE("the newest checkpoints and the best one remain") {
 
 TEST_CASE("what an interrupted save has left is removed, or put back") {
     const TemporaryFolder folder;
-    save(CheckpointFolder(folder / "run"), state_of(1), 1);
-    save(CheckpointFolder(folder / "run"), state_of(2), 2);
-    std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
-    std::filesystem::create_directory(folder / "run/step-00000003.part");
+    leave_interrupted(folder / "run");
     std::filesystem::create_directory(folder / "run/best.old");
     CheckpointFolder checkpoints(folder / "run");
     CHECK(checkpoints.steps() == Steps{1, 2});
@@ -107,10 +112,7 @@ TEST_CASE("what an interrupted save has left is removed, or put back") {
 
 TEST_CASE("reading changes nothing in the folder") {
     const TemporaryFolder folder;
-    save(CheckpointFolder(folder / "run"), state_of(1), 1);
-    save(CheckpointFolder(folder / "run"), state_of(2), 2);
-    std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
-    std::filesystem::create_directory(folder / "run/step-00000003.part");
+    leave_interrupted(folder / "run");
     std::vector<std::string> remarks;
     CHECK(first_value(CheckpointFolder(folder / "run").load_newest(remarks).value()) == 2);
     CHECK(remarks.empty());
