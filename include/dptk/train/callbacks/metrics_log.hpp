@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE {
 /// On rank 0, appends a line for each epoch: epoch (from 1), step, learning rate, training and test loss and
 /// accuracy, and samples per second. A path that ends in `.csv` gets a table with a header, any other path a
 /// JSON object in each line, with null for a number that is not finite. A run that continues drops the lines
-/// of the epochs that it repeats, and a new run all lines. Throws BackendError on all ranks if the file
+/// of the epochs that it repeats; a new run drops all lines. Throws BackendError on all ranks if the file
 /// cannot be written.
 class MetricsLog : public Callback {
   public:
