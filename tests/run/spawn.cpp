@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/spawn.hpp>
+#include <dptk/core/log.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,8 +126,11 @@ TEST_CASE("spawn rejects 0 ranks, and programs with threads") {
 // init_process_group.
 TEST_CASE("when one of several spawned ranks fails, the others are ended") {
     const auto begin = std::chrono::steady_clock::now();
-    SpawnedRanks ranks(3, [](int rank) -> int {
-        std::signal(SIGTERM, SIG_DFL);  // not doctest's handler
+    setenv("DPTK_SHUTDOWN_TIMEOUT", "0.2", 1);
+    std::string log;
+    dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { log += line; });
+    SpawnedRanks ranks(4, [](int rank) -> int {
+        std::signal(SIGTERM, rank == 2 ? SIG_IGN : SIG_DFL);  // not doctest's handler
         if (rank == 1) return 3;
         while (true) pause();
     });
@@ -134,6 +138,9 @@ TEST_CASE("when one of several spawned ranks fails, the others are ended") {
     REQUIRE(failure);
     CHECK(failure->headline == "rank 1 failed first: exit status 3");
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+    dptk::set_log_sink(nullptr);
+    unsetenv("DPTK_SHUTDOWN_TIMEOUT");
+    CHECK(log == "spawn: killed rank 2: still running 200 ms after SIGTERM (DPTK_SHUTDOWN_TIMEOUT)");
     CHECK_FALSE(has_children());
 }
 
