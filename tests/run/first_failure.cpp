@@ -120,7 +120,7 @@ TEST_CASE("after a failure the other ranks are asked to end after the settling t
     using dptk::detail::StopSchedule;
     using Action = StopSchedule::Action;
     const StopSchedule::Time start{};
-    StopSchedule schedule;
+    StopSchedule schedule(5s);
     CHECK(schedule.due(start) == Action::none);
     schedule.failure(start);
     schedule.failure(start + 150ms);  // does not move the deadline
@@ -128,11 +128,11 @@ TEST_CASE("after a failure the other ranks are asked to end after the settling t
     CHECK_FALSE(schedule.asked());
     CHECK(schedule.due(start + 2s) == Action::ask);
     CHECK(schedule.asked());
-    CHECK(schedule.due(start + 4999ms) == Action::none);
-    CHECK(schedule.due(start + 5s) == Action::kill);
+    CHECK(schedule.due(start + 6999ms) == Action::none);
+    CHECK(schedule.due(start + 7s) == Action::kill);
     CHECK(schedule.due(start + 9s) == Action::none);
 
-    StopSchedule at_once;
+    StopSchedule at_once(5s);
     at_once.stop(start);
     CHECK(at_once.due(start) == Action::ask);
     at_once.stop(start + 1s);  // has no effect

@@ -30,12 +30,18 @@ constexpr std::chrono::seconds look_interval{1};
 
 Attempt::Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& signals, Guard& guard,
                  Console& console)
-    : job_(job), rendezvous_(rendezvous), signals_(signals), guard_(guard), console_(console) {}
+    : job_(job),
+      rendezvous_(rendezvous),
+      signals_(signals),
+      guard_(guard),
+      console_(console),
+      schedule_(job.shutdown_timeout) {}
 
 AttemptResult Attempt::run() {
     try {
         start_ranks();
     } catch (...) {
+        kill_reason_ = "not all ranks could be started";
         schedule_.kill(start_);
         supervise();
         throw;
@@ -84,9 +90,15 @@ void Attempt::handle_signal(int signal, Time now) {
         return;
     }
     if (schedule_.asked()) {
-        if (signal == SIGINT) schedule_.kill(now);
+        if (signal == SIGINT) {
+            kill_reason_ = "second SIGINT";
+            schedule_.kill(now);
+        }
     } else {
-        console_.say(text("received ", dptk::detail::signal_name(signal), ": ending the ranks"));
+        console_.say(text("received ", dptk::detail::signal_name(signal),
+                          ": ending the ranks; those that still run after ",
+                          dptk::detail::duration_text(job_.shutdown_timeout),
+                          signal == SIGINT ? " are killed, or at a second SIGINT" : " are killed"));
         stop_signal_ = signal;
         schedule_.stop(now);
     }
@@ -149,6 +161,7 @@ void Attempt::end_job_of_stopped_rank(Time now) {
 void Attempt::act(StopSchedule::Action action) {
     if (action == StopSchedule::Action::none) return;
     const bool ask = action == StopSchedule::Action::ask;
+    std::vector<int> killed;
     for (const auto& rank : ranks_) {
         if (rank->ended) continue;
         if (ask && rank->stop_signal != 0) result_.stopped.push_back({rank->number(), rank->stop_signal});
@@ -156,20 +169,35 @@ void Attempt::act(StopSchedule::Action action) {
             dptk::detail::ask_to_end(rank->process(), stop_signal_);
         } else {
             dptk::detail::kill_rank(rank->process());
+            killed.push_back(rank->number());
         }
     }
-    end_orphans(ask ? stop_signal_ : SIGKILL);
+    const std::vector<pid_t> orphans = end_orphans(ask ? stop_signal_ : SIGKILL);
+    if (!ask) report_killed(killed, orphans);
 }
 
-void Attempt::end_orphans(int signal) {
-    for (const pid_t orphan : find_orphans(known_processes())) {
+void Attempt::report_killed(const std::vector<int>& ranks, const std::vector<pid_t>& orphans) {
+    std::string reason = kill_reason_;
+    if (reason.empty()) {
+        reason = dptk::detail::still_running_text(job_.shutdown_timeout, stop_signal_, "--shutdown-timeout");
+    }
+    if (!ranks.empty()) console_.say(text(dptk::detail::killed_text(ranks), ": ", reason));
+    for (const pid_t orphan : orphans)
+        console_.say(text("killed process ", orphan, ", which a rank has started: ", reason));
+}
+
+/// Sends a signal to all orphans, and returns them.
+std::vector<pid_t> Attempt::end_orphans(int signal) {
+    std::vector<pid_t> orphans = find_orphans(known_processes());
+    for (const pid_t orphan : orphans) {
         kill(orphan, signal);
         kill(orphan, SIGCONT);
     }
+    return orphans;
 }
 
 /// Ends the processes that ranks have started and that still run after all ranks have ended. Asks them to
-/// end, and kills those that do not end within the grace period, as for ranks.
+/// end, and kills those that do not end within the shutdown timeout, as for ranks.
 void Attempt::end_remaining_orphans(Time now) {
     if (find_orphans(known_processes()).empty()) {
         all_gone_since_ = now;

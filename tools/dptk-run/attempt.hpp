@@ -12,6 +12,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "console.hpp"
@@ -54,7 +55,8 @@ class Attempt {
     void record_change(Rank& rank, int wait_status, Time now);
     void end_job_of_stopped_rank(Time now);
     void act(dptk::detail::StopSchedule::Action action);
-    void end_orphans(int signal);
+    void report_killed(const std::vector<int>& ranks, const std::vector<pid_t>& orphans);
+    std::vector<pid_t> end_orphans(int signal);
     void end_remaining_orphans(Time now);
     void forward_output(Time now);
     void read_rest();
@@ -75,7 +77,8 @@ class Attempt {
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;
-    int stop_signal_ = SIGTERM;           // the signal that asks ranks to end
+    int stop_signal_ = SIGTERM;  // the signal that asks ranks to end
+    std::string kill_reason_;    // why the ranks are killed before the shutdown timeout; may be empty
     std::optional<Time> all_gone_since_;  // the time since which no process of the job is left
     AttemptResult result_;
 };

@@ -3,6 +3,7 @@
 #include <dptk/control/launch/job_request.hpp>
 #include <dptk/control/process/deadline.hpp>
 #include <dptk/control/process/random_word.hpp>
+#include <dptk/control/process/stop_schedule.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
 
@@ -33,6 +34,14 @@ int local_size(const std::string& nproc_per_node) {
 std::string run_id(const Options& options) {
     if (!options.run_id.empty()) return options.run_id;
     return options.nnodes > 1 ? "none" : dptk::detail::random_word();
+}
+
+std::chrono::milliseconds shutdown_timeout(const Job& job) {
+    const std::string& option = job.options.shutdown_timeout;
+    if (const auto given = dptk::detail::parse_seconds("--shutdown-timeout", option)) return *given;
+    const char* const variable = "DPTK_SHUTDOWN_TIMEOUT";
+    return dptk::detail::parse_seconds(variable, job.environment.value(variable))
+        .value_or(dptk::detail::default_shutdown_timeout);
 }
 
 /// Warns if the job runs on several hosts without a token. The name of the job (--rdzv-id) is not secret,
@@ -81,6 +90,7 @@ Job make_job(const Options& options, const std::string& program) {
     job.stop_timeout = dptk::detail::parse_seconds(variable, job.environment.value(variable))
                            .value_or(dptk::default_heartbeat_timeout) +
                        margin;
+    job.shutdown_timeout = shutdown_timeout(job);
     share_cores(job);
     warn_without_token(job);
     return job;

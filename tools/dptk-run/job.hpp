@@ -21,6 +21,8 @@ struct Job {
     std::string log_dir;  // empty: no files
     /// How long a rank may be stopped (suspended) before the job ends.
     std::chrono::milliseconds stop_timeout{0};
+    /// How long ranks may take to end after they were asked to.
+    std::chrono::milliseconds shutdown_timeout{0};
     /// Messages for the user.
     std::vector<std::string> remarks;
 
@@ -29,7 +31,7 @@ struct Job {
 };
 
 /// Completes the options. Throws dptk::ArgumentError if they ask for GPUs and this host has none, or if
-/// DPTK_HEARTBEAT_TIMEOUT is not a number of seconds.
+/// --shutdown-timeout, DPTK_SHUTDOWN_TIMEOUT or DPTK_HEARTBEAT_TIMEOUT is not a number of seconds.
 [[nodiscard]] Job make_job(const Options& options, const std::string& program);
 
 }  // namespace run

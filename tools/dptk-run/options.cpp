@@ -51,11 +51,14 @@ void declare_options(CLI::App& app, Given& given) {
     app.add_option("--master-port", options.master_port, text("port of rank 0 (", default_master_port, ")"))
         ->type_name("PORT")
         ->check(CLI::Range(1, 65535).description(""));
-    app.add_flag("--standalone", given.standalone, "a single host and a free port;\nexcludes --master-*");
+    app.add_flag("--standalone", given.standalone, "a single host, a free port (no --master-*)");
     app.add_option("--rdzv-id", options.run_id, "name of the job, same on all hosts")->type_name("NAME");
     app.add_option("--max-restarts", options.max_restarts, "restarts of all ranks after failures (0)")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20).description(""));
+    app.add_option("--shutdown-timeout", options.shutdown_timeout,
+                   "time to end, before ranks are killed (30)")
+        ->type_name("SECONDS");
     app.add_option("--log-dir", options.log_dir, "directory for the ranks' output files")->type_name("DIR");
     app.add_option("--redirects", given.redirects, "write output to files only (none)")
         ->type_name("none|out|err|all")

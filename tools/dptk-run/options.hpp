@@ -24,7 +24,8 @@ struct Options {
     int master_port = 0;      // 0: a free port
     std::string run_id;       // empty: a random name
     int max_restarts = 0;
-    std::string log_dir;  // empty: no files
+    std::string shutdown_timeout;  // seconds; empty: DPTK_SHUTDOWN_TIMEOUT, or the default
+    std::string log_dir;           // empty: no files
     Streams redirects = Streams::none;
     Streams tee = Streams::none;
     std::vector<dptk::detail::EnvironmentVariable> environment;

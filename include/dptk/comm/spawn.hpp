@@ -99,9 +99,10 @@ class SpawnedRanks {
     [[nodiscard]] std::string report_path(int rank) const;
 
     Clock::time_point start_;
+    std::chrono::milliseconds shutdown_timeout_;
+    StopSchedule schedule_{shutdown_timeout_};
     TemporaryDirectory files_;
     ReservedPort port_;
-    StopSchedule schedule_;
     std::vector<Running> running_;
     std::vector<RankEnd> ends_;
     std::vector<StoppedRank> stopped_;
@@ -117,10 +118,10 @@ class SpawnedRanks {
 /// without calling functions registered by atexit or destructors of static objects. They are killed when this
 /// process ends.
 ///
-/// If a rank fails, by an exception that leaves fn or otherwise, the other ranks are terminated within
-/// seconds, and spawn throws an Error. Its text says which rank has failed first and how, with the text of an
-/// exception that has left fn. Throws ArgumentError if `size` is less than 1, or if this process has several
-/// threads.
+/// If a rank fails, by an exception that leaves fn or otherwise, the other ranks receive SIGTERM 2 s later. A
+/// rank that has not ended 30 s (DPTK_SHUTDOWN_TIMEOUT) after SIGTERM is killed. Then spawn throws an Error.
+/// Its text says which rank has failed first and how, with the text of an exception that has left fn. Throws
+/// ArgumentError if `size` is less than 1, or if this process has several threads.
 template <class Fn>
 void spawn(int size, Fn&& fn) {
     if (size < 1) throw ArgumentError(detail::text("spawn with ", size, " ranks: expected at least 1"));

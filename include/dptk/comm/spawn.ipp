@@ -9,9 +9,11 @@
 #include <iostream>
 #include <thread>
 
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/control/process/child_process.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -43,8 +45,12 @@ DPTK_INLINE void replace_launcher_environment(const std::vector<EnvironmentVaria
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
+inline constexpr const char* shutdown_variable = "DPTK_SHUTDOWN_TIMEOUT";
+
 DPTK_INLINE SpawnedRanks::SpawnedRanks(int size, const Body& body)
-    : start_(Clock::now()), files_("dptk-spawn") {
+    : start_(Clock::now()),
+      shutdown_timeout_(environment_seconds(shutdown_variable).value_or(default_shutdown_timeout)),
+      files_("dptk-spawn") {
     const JobPlace job{.master_port = port_.number(), .run_id = random_word()};
     flush_standard_streams();
     try {
@@ -116,14 +122,20 @@ DPTK_INLINE bool SpawnedRanks::record_end(const Running& rank, Clock::time_point
 
 DPTK_INLINE void SpawnedRanks::act(StopSchedule::Action action) {
     if (action == StopSchedule::Action::none) return;
+    std::vector<int> killed;
     for (const Running& rank : running_) {
         if (action == StopSchedule::Action::kill) {
             kill_rank(rank.process);
+            killed.push_back(rank.rank);
             continue;
         }
         if (rank.stop_signal != 0) stopped_.push_back({rank.rank, rank.stop_signal});
         ask_to_end(rank.process, SIGTERM);
     }
+    if (killed.empty()) return;
+    log(LogLevel::warning, -1,
+        text("spawn: ", killed_text(killed), ": ",
+             still_running_text(shutdown_timeout_, SIGTERM, shutdown_variable)));
 }
 
 DPTK_INLINE void SpawnedRanks::kill_all() noexcept {

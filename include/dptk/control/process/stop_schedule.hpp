@@ -4,10 +4,16 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+/// How long ranks may take to end after they were asked to, unless --shutdown-timeout of dptk-run or
+/// DPTK_SHUTDOWN_TIMEOUT is set: long enough to write a checkpoint.
+inline constexpr std::chrono::milliseconds default_shutdown_timeout = std::chrono::seconds(30);
 
 class StopSchedule {
   public:
@@ -15,10 +21,9 @@ class StopSchedule {
 
     /// How long other ranks have after the first failure to report why they fail, and to end by themselves.
     static constexpr std::chrono::milliseconds settling_time{2000};
-    /// How long ranks may clean up after they were asked to end.
-    static constexpr std::chrono::seconds grace{3};
-
     enum class Action { none, ask, kill };
+
+    explicit StopSchedule(std::chrono::milliseconds shutdown_timeout) : shutdown_timeout_(shutdown_timeout) {}
 
     /// Records that a rank has failed: schedules the action `ask` after the settling time.
     void failure(Time now);
@@ -47,9 +52,18 @@ class StopSchedule {
 
     void set(State state, Time deadline);
 
+    std::chrono::milliseconds shutdown_timeout_;
     State state_ = State::idle;
     Time deadline_ = never;
 };
+
+/// Returns "killed rank 0, rank 2", for a message.
+[[nodiscard]] std::string killed_text(const std::vector<int>& ranks);
+
+/// Returns why ranks were killed at the end of the shutdown timeout: "still running 30 s after SIGTERM
+/// (...)", with the name of the setting that changes the timeout.
+[[nodiscard]] std::string still_running_text(std::chrono::milliseconds shutdown_timeout, int signal,
+                                             const char* setting);
 
 }  // namespace DPTK_NAMESPACE::detail
 
