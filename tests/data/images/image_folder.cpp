@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/temporary_folder.hpp"
@@ -109,7 +111,7 @@ TEST_CASE("several folders with the same classes, and lists, are one dataset") {
     CHECK(problem_of([&] {
               static_cast<void>(ImageFolder::from({root, more.root.string()}));
           }) == "ImageFolder: " + more.root.string() + ": expected the same classes as in " + root +
-                    ", found 3 classes instead of 3, or other names");
+                    ", found violet, which is not there, and not tulip");
     write(flowers.root / "list.txt", "tulip/a.png 3\n");
     CHECK(problem_of([&] {
               static_cast<void>(ImageFolder::from({root, root + "/list.txt"}));
@@ -185,6 +187,63 @@ TEST_CASE("a damaged image is an error with its file and index, or is skipped, c
     CHECK(problem_of([&] { static_cast<void>(tolerant[0]); }) == "ImageFolder: all 6 files are damaged");
     dptk::set_log_sink({});
     CHECK(lines.size() == 6);
+}
+
+TEST_CASE("names that begin with a dot are left out, told once, unless they are to be kept") {
+    const Flowers flowers;
+    const std::vector<std::string> before = names(ImageFolder(flowers.root), flowers.root);
+    put("gray.png", flowers.root / ".ipynb_checkpoints" / "a-checkpoint.png");
+    put("gray.png", flowers.root / "tulip" / ".ipynb_checkpoints" / "a-checkpoint.png");
+    write(flowers.root / "tulip" / "._a.png", "no image");
+    write(flowers.root / "tulip" / ".DS_Store", "no image");
+    write(flowers.root / "daisy" / ".thumbnail.webp", "no image");
+    std::vector<std::string> lines;
+    dptk::set_log_sink([&](dptk::LogLevel level, int, std::string_view line) {
+        CHECK(level == dptk::LogLevel::info);
+        lines.emplace_back(line);
+    });
+    CHECK(names(ImageFolder(flowers.root), flowers.root) == before);
+    CHECK(lines == std::vector<std::string>{
+                       "ImageFolder: " + flowers.root.string() +
+                       ": left out 4 folders and images whose names begin with a dot: .ipynb_checkpoints, "
+                       "daisy/.thumbnail.webp, tulip/._a.png, ... (keep_hidden has them)"});
+    fs::remove(flowers.root / "daisy" / ".thumbnail.webp");
+    const ImageFolder all(flowers.root);
+    dptk::set_log_sink({});
+    CHECK(lines.size() == 1);
+    CHECK(all.class_names() == std::vector<std::string>{".ipynb_checkpoints", "Rose", "daisy", "tulip"});
+    CHECK(names(all, flowers.root) ==
+          std::vector<std::string>{".ipynb_checkpoints/a-checkpoint.png 0", "Rose/1.jpg 1", "daisy/z.jpeg 2",
+                                   "daisy/more/a.png 2", "daisy/more-2/a.png 2", "tulip/._a.png 3",
+                                   "tulip/a.png 3", "tulip/b.JPG 3",
+                                   "tulip/.ipynb_checkpoints/a-checkpoint.png 3"});
+    write(flowers.root / "list.txt", "tulip/.ipynb_checkpoints/a-checkpoint.png 0\n");
+    CHECK(ImageFolder(flowers.root / "list.txt").size() == 1);
+}
+
+TEST_CASE("images that decoders warn of are read, and told once with their number and the first names") {
+    const Flowers flowers;
+    const fs::path unusual = files.parent_path() / "unusual";
+    for (const char* name : {"1.jpg", "2.jpg", "3.jpg", "4.jpg"})
+        fs::copy_file(unusual / "junk_before_end.jpg", flowers.root / "Rose" / name,
+                      fs::copy_options::overwrite_existing);
+    std::vector<std::string> lines;
+    dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
+    {
+        std::optional<ImageFolder> images(flowers.root);
+        for (int epoch = 0; epoch < 2; ++epoch)
+            for (std::size_t i = 0; i < images->size(); ++i) CHECK((*images)[i].first.channels == 3);
+        const ImageFolder moved = *std::exchange(images, std::nullopt);
+        CHECK(moved.size() == 9);
+        CHECK(lines.empty());
+    }
+    dptk::set_log_sink({});
+    const std::string rose = (flowers.root / "Rose").string();
+    const std::string problem = " (Corrupt JPEG data: 3 extraneous bytes before marker 0xd9)";
+    CHECK(lines == std::vector<std::string>{
+                       "ImageFolder: the decoder warned of 4 of 9 images, and has all of their pixels: " +
+                       rose + "/1.jpg" + problem + ", " + rose + "/2.jpg" + problem + ", " + rose + "/3.jpg" +
+                       problem + ", ..."});
 }
 
 TEST_CASE("the fingerprint depends on names and labels, and not on where the folder is") {
