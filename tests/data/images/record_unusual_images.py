@@ -81,22 +81,10 @@ def in_scan(parts, marker, replacement):
     return joined(parts[:at] + [parts[at].replace(marker, replacement, 1)] + parts[at + 1:])
 
 
-def without_last_scan():
-    parts = jpeg(progressive=True)
-    return joined(parts[:-2] + parts[-1:])
-
-
 def with_scan_twice():
     parts = jpeg(progressive=True)
     at = index(parts, 0xDA)
     return joined(parts[:at + 1] + parts[at:])
-
-
-def scans_out_of_order():
-    parts = jpeg(progressive=True)
-    scans = [i for i, part in enumerate(parts) if part[1] == 0xDA]
-    refined, last = parts[scans[-1] - 1:scans[-1] + 1], scans[-1]
-    return joined(parts[:last - 1] + parts[last + 1:-1] + refined + refined + parts[-1:])
 
 
 def unusual_jpegs():
@@ -110,11 +98,11 @@ def unusual_jpegs():
         "jfif_unit_9": changed(rgb, 0xE0, 11, 9, 0, 0, 0, 0),
         "jfif_short": replaced(rgb, 0xE0, segment(0xE0, b"JFIF\0\1\1")),
         "jfif_thumbnail_missing": changed(rgb, 0xE0, 16, 200, 100),
-        "junk_before_end": inserted(rgb, 0xD9, b"\x12\x34\x56"),
+        "junk_before_end": inserted(rgb, 0xD9, b"\x12\x34\x56" * 20),
         "junk_before_tables": inserted(rgb, 0xDB, b"\x12\x34\x56"),
         "junk_before_frame": inserted(rgb, 0xC0, b"\0\0\0\0"),
         "junk_before_scan": inserted(rgb, 0xDA, b"\xff\0\xff\0"),
-        "junk_before_restart": in_scan(with_restarts(), b"\xff\xd2", b"\x77\x77\xff\xd2"),
+        "junk_before_restart": in_scan(with_restarts(), b"\xff\xd2", b"\x77" * 30 + b"\xff\xd2"),
         "fill_bytes": inserted(rgb, 0xC4, b"\xff\xff\xff\xff"),
         "junk_after_end": whole + b"junk" * 300,
         "zeros_after_end": whole + bytes(1000),
@@ -128,8 +116,6 @@ def unusual_jpegs():
         "scan_end_of_spectrum": joined(rgb[:at] + [rgb[at][:12] + b"\x3e" + rgb[at][13:]] + rgb[at + 1:]),
         "scan_approximation": joined(rgb[:at] + [rgb[at][:13] + b"\x11" + rgb[at][14:]] + rgb[at + 1:]),
         "scan_twice": with_scan_twice(),
-        "scans_out_of_order": scans_out_of_order(),
-        "last_scan_missing": without_last_scan(),
         "exif_damaged": inserted(rgb, 0xDB, segment(0xE1, b"Exif\0\0II*\0\xff\xff\xff\xff")),
         "icc_part_missing": inserted(rgb, 0xDB, segment(0xE2, b"ICC_PROFILE\0\1\3abc")),
         "photoshop_damaged": inserted(rgb, 0xDB, segment(0xED, b"Photoshop 3.0\0" + b"8BIM\3\xed\0\0\0\0")),
@@ -155,7 +141,7 @@ def damaged_jpegs():
         "half_with_end": replaced(rgb, 0xDA, scan[:half]),
         "half_with_restart_as_end": replaced(rgb, 0xDA, scan[:half] + b"\xff\xd0"),
         "half_progressive": joined(progressive)[:len(joined(progressive)) // 2],
-        "codes": replaced(rgb, 0xDA, scan[:half] + b"\xfe" * 60 + scan[half + 60:]),
+        "codes": replaced(rgb, 0xDA, scan[:half] + b"\xff\0" * 30 + scan[half + 60:]),
         "zeros": replaced(rgb, 0xDA, scan[:half] + bytes(half)),
         "restart_missing": in_scan(restarts, b"\xff\xd1", b""),
         "restart_wrong": in_scan(restarts, b"\xff\xd1", b"\xff\xd0"),
@@ -231,15 +217,11 @@ def unusual_pngs():
         "gray_alpha_with_palette": png(4, before=plte(20)),
         "rgb_with_palette_of_5_bytes": png(before=chunk(b"PLTE", b"12345")),
         "palette_short": png(3, before=plte(100)),
-        "palette_none": png(3),
-        "palette_empty": png(3, before=chunk(b"PLTE", b"")),
         "palette_of_8_bytes": png(3, before=chunk(b"PLTE", palette(3)[:8])),
         "palette_4_bits_short": png(3, before=plte(5), bits=4),
-        "palette_4_bits_none": png(3, bits=4),
         "palette_4_bits_long": png(3, before=plte(30), bits=4),
         "palette_1_bit_long": png(3, before=plte(3), bits=1),
         "palette_twice": png(3, before=plte(256) + plte(30)),
-        "palette_after_data": png(3, after=plte(256)),
         "transparency_long": png(3, before=plte(10) + chunk(b"tRNS", bytes(range(200)))),
         "transparency_before_palette": png(3, before=chunk(b"tRNS", bytes(range(9))) + plte(256)),
         "transparency_in_rgba": png(6, before=chunk(b"tRNS", b"\0\1\0\2\0\3")),
@@ -287,8 +269,13 @@ def damaged_pngs():
                                                                chunk(b"IHDR", header(0, 0, 0), 1)),
         "header_filter_1": png(header=header(0, 1, 0)),
         "header_short": png(header=header(0, 0)),
+        "depth_16_palette": png(3, header=struct.pack(">IIBBBBB", WIDTH, HEIGHT, 16, 3, 0, 0, 0)),
         "header_depth_3": png(header=struct.pack(">IIBBBBB", WIDTH, HEIGHT, 3, 0, 0, 0, 0)),
         "palette_checksum": png(3, before=chunk(b"PLTE", palette(256), 1)),
+        "palette_none": png(3),
+        "palette_empty": png(3, before=chunk(b"PLTE", b"")),
+        "palette_after_data": png(3, after=chunk(b"PLTE", palette(256))),
+        "palette_4_bits_none": png(3, bits=4),
         "palette_of_300": png(3, before=chunk(b"PLTE", palette(300))),
         "text_checksum": png(before=chunk(b"tEXt", b"a\0b", 1)),
         "chunk_name": png(before=chunk(b"\1\2\3\4", b"")),
@@ -300,7 +287,8 @@ def damaged_pngs():
 
 FILLED = {  # their pixels are not in the file; Pillow puts others in their place, and does not say so
     "half_with_end.jpg", "half_with_restart_as_end.jpg", "codes.jpg", "zeros.jpg", "restart_missing.jpg", "restart_wrong.jpg",
-    "half_of_rows.png",
+    "half_of_rows.png", "palette_none.png", "palette_empty.png", "palette_after_data.png",
+    "palette_4_bits_none.png",
 }
 
 

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "dptk/core/config.hpp"
@@ -16,13 +18,16 @@ struct DecodeOptions {
     /// Images with more pixels are an error, since a small file may hold the size of a very large image. The
     /// default is the size from which Pillow raises DecompressionBombError.
     std::size_t max_pixels = 178'956'970;
+    /// Is called with what is unusual about an image that has all of its pixels, at most once for each image.
+    std::function<void(const std::string& warning)> on_warning = {};
 };
 
 /// Decodes a JPEG or PNG image, which its first bytes tell apart, to three channels: red, green and blue. The
 /// pixels are those of Pillow's `Image.open(file).convert("RGB")`: EXIF's orientation and color profiles are
-/// not applied, transparency is dropped, and 16-bit gray values above 255 become 255. Warnings of the
-/// decoders are errors. Throws FormatError with `name` and the offset if the bytes are damaged or of
-/// another format, or the image is too large.
+/// not applied, transparency is dropped, and 16-bit gray values above 255 become 255. An image is damaged if
+/// Pillow refuses it, or if it has fewer pixels than its size says, which Pillow may fill up. Throws
+/// FormatError with `name` and the offset if the bytes are damaged or of another format, or the image is too
+/// large.
 [[nodiscard]] Image decode_image(std::span<const std::byte> bytes, std::string_view name,
                                  const DecodeOptions& options = {});
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dptk/core/detail/text.hpp"
@@ -19,10 +20,14 @@ DPTK_INLINE Image decode_image(std::span<const std::byte> bytes, std::string_vie
     const auto begins_with = [&](std::string_view magic) {
         return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
     };
-    if (begins_with("\xff\xd8\xff")) return detail::decode_jpeg(bytes, name, options.max_pixels);
-    if (begins_with("\x89PNG\r\n\x1a\n")) return detail::decode_png(bytes, name, options.max_pixels);
-    throw FormatError(detail::text(name, ": byte 0: expected a JPEG or PNG image, found ",
-                                   bytes.empty() ? "an empty file" : "another format"));
+    const bool is_jpeg = begins_with("\xff\xd8\xff");
+    if (!is_jpeg && !begins_with("\x89PNG\r\n\x1a\n"))
+        throw FormatError(detail::text(name, ": byte 0: expected a JPEG or PNG image, found ",
+                                       bytes.empty() ? "an empty file" : "another format"));
+    detail::DecodedImage decoded = is_jpeg ? detail::decode_jpeg(bytes, name, options.max_pixels)
+                                           : detail::decode_png(bytes, name, options.max_pixels);
+    if (options.on_warning && !decoded.warning.empty()) options.on_warning(decoded.warning);
+    return std::move(decoded.image);
 }
 
 DPTK_INLINE Image read_image(const std::filesystem::path& path, const DecodeOptions& options) {

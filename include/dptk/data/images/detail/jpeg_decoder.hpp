@@ -6,13 +6,13 @@
 #include <string_view>
 
 #include "dptk/core/config.hpp"
-#include "dptk/data/image.hpp"
+#include "dptk/data/images/detail/decoded_image.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 /// Returns an image with three channels. Throws FormatError with `name` and the offset.
-[[nodiscard]] Image decode_jpeg(std::span<const std::byte> bytes, std::string_view name,
-                                std::size_t max_pixels);
+[[nodiscard]] DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view name,
+                                       std::size_t max_pixels);
 
 }  // namespace DPTK_NAMESPACE::detail
 
