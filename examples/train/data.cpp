@@ -13,6 +13,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -99,7 +100,8 @@ struct NamedDataset {
     std::string_view files;
 };
 
-constexpr std::array<NamedDataset, 5> datasets{{
+constexpr std::array<NamedDataset, 6> datasets{{
+    {"digits", load_digits, "train- and test-images-idx3-ubyte and -labels-idx1-ubyte, also with .gz"},
     {"mnist", load_mnist, "train- and t10k-images-idx3-ubyte and -labels-idx1-ubyte, also with .gz"},
     {"fashion-mnist", load_mnist, "train- and t10k-images-idx3-ubyte and -labels-idx1-ubyte, also with .gz"},
     {"cifar10", load_cifar10,
@@ -128,22 +130,36 @@ dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
             {.classes = classes}};
 }
 
+/// Whether a folder has image files in folders, as the dataset `images` has.
+bool has_folders_of_images(const fs::path& dir) {
+    std::error_code ignored;
+    fs::recursive_directory_iterator entry(dir, fs::directory_options::follow_directory_symlink, ignored);
+    for (; entry != fs::recursive_directory_iterator(); entry.increment(ignored)) {
+        const std::string ending = entry->path().extension().string();
+        if (entry.depth() > 0 && (ending == ".jpg" || ending == ".jpeg" || ending == ".png")) return true;
+        if (entry.depth() == 2) entry.disable_recursion_pending();
+    }
+    return false;
+}
+
 }  // namespace
 
 Images load_data(const Options& options) {
     if (options.dataset == "synthetic") return data_of({make_synthetic(2048, 1), make_synthetic(512, 2)});
     const fs::path dir = options.data.empty() ? fs::path() : fs::path(options.data.front());
-    if (options.dataset == "digits")
-        return load_digits(dir.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits" : dir);
-    const auto* const dataset = std::find_if(datasets.begin(), datasets.end(), [&](const NamedDataset& one) {
-        return one.name == options.dataset;
-    });
-    const std::string files = "the folder of " + std::string(dataset->files);
-    if (dir.empty())
+    const NamedDataset& dataset =
+        *std::find_if(datasets.begin(), datasets.end(),
+                      [&](const NamedDataset& one) { return one.name == options.dataset; });
+    const std::string files = "the folder of " + std::string(dataset.files);
+    if (dir.empty() && dataset.name != "digits")
         throw dptk::ArgumentError("--dataset " + options.dataset + " needs --data DIR, " + files);
     try {
-        return dataset->load(dir);
-    } catch (const dptk::FormatError& error) {
+        return dataset.load(dir.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits" : dir);
+    } catch (const dptk::Error& error) {
+        if (!dir.empty() && has_folders_of_images(dir))
+            throw dptk::ArgumentError("--data: " + dir.string() +
+                                      " has folders of images: add --dataset images");
+        if (dynamic_cast<const dptk::FormatError*>(&error) == nullptr) throw;
         throw dptk::FormatError(std::string(error.what()) + "; --data must be " + files);
     }
 }
@@ -172,15 +188,17 @@ bool are_split(const std::vector<std::string>& folders) {
 
 }  // namespace
 
-Data<ImageFiles> find_images(const Options& options) {
+Data<ImageFiles> find_images(const Options& options, int rank) {
     if (options.data.empty())
         throw dptk::ArgumentError(
             "--dataset images needs --data DIR..., folders with the folders train and val, in which each "
             "class "
             "has a folder of its own; or without these two folders, and a fifth of the images is for "
             "testing");
-    const auto open = [](const std::vector<std::string>& sources) {
-        return std::make_shared<const dptk::ImageFolder>(dptk::ImageFolder::from(sources));
+    const dptk::ImageFolderOptions folder_options{
+        .skip_damaged = options.skip_damaged, .keep_hidden = options.keep_hidden, .rank = rank};
+    const auto open = [&](const std::vector<std::string>& sources) {
+        return std::make_shared<const dptk::ImageFolder>(dptk::ImageFolder::from(sources, folder_options));
     };
     const auto whole = [](const std::shared_ptr<const dptk::ImageFolder>& folder) {
         return ImageFiles(folder, range(0, folder->size()));
@@ -210,8 +228,10 @@ Data<ImageFiles> find_images(const Options& options) {
         const auto trained = open(has_test_data ? options.data : parts(options.data, "train"));
         const auto tested = open(has_test_data ? options.test_data : parts(options.data, "val"));
         if (trained->class_names() != tested->class_names())
-            throw dptk::ArgumentError(has_test_data ? "--test-data: the classes are not those in --data"
-                                                    : "--data: the classes in val are not those in train");
+            throw dptk::ArgumentError(
+                (has_test_data ? "--test-data: expected the classes of --data, "
+                               : "--data: expected in val the classes of train, ") +
+                dptk::detail::class_difference(trained->class_names(), tested->class_names()));
         return data_of_files(*trained, whole(trained), whole(tested));
     }
     const auto all = open(options.data);

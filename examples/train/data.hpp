@@ -60,6 +60,7 @@ class ImageFiles {
     dptk::Subset<dptk::ImageFolder> subset_;
 };
 
-/// Finds the image files of the dataset `images`. Throws dptk::Error for a missing or invalid file.
-[[nodiscard]] Data<ImageFiles> find_images(const Options& options);
+/// Finds the image files of the dataset `images`. `rank` is this process's, for log messages. Throws
+/// dptk::Error for a missing or invalid file.
+[[nodiscard]] Data<ImageFiles> find_images(const Options& options, int rank);
 #endif

@@ -403,7 +403,9 @@ ConfigInputs inputs_of_rank_0(dptk::ProcessGroup& group, const std::string& path
 
 void run(dptk::ProcessGroup& group, const Options& options) {
 #ifdef DPTK_WITH_IMAGES
-    if (options.dataset == "images") return load_and_train(group, options, find_images);
+    if (options.dataset == "images")
+        return load_and_train(group, options,
+                              [&](const Options& all) { return find_images(all, group.rank()); });
 #endif
     load_and_train(group, options, load_data);
 }

@@ -118,8 +118,8 @@ void check_dataset(Settings& settings, const Options& options) {
             "this program was built without libjpeg-turbo and libpng; install libjpeg62-turbo-dev and "
             "libpng-dev (Debian), or libjpeg-turbo-devel and libpng-devel (Fedora), and build it again");
     settings.require("image-size", "dataset", is_images, "needs --dataset images");
-    settings.require("augment", "dataset", is_images, "needs --dataset images");
-    settings.require("test-data", "dataset", is_images, "needs --dataset images");
+    for (const char* name : {"augment", "skip-damaged", "keep-hidden", "test-data"})
+        settings.require(name, "dataset", is_images, "needs --dataset images");
     settings.require("test-data", "data", !options.data.empty(), "needs --data");
     if (!is_images && options.data.size() > 1) settings.fail("data", "only --dataset images has several");
 }
@@ -367,6 +367,10 @@ void add_options(CLI::App& app, Options& options) {
            "crop-flip: train with random parts of --dataset images, some of them mirrored; none: with the "
            "whole images, such as images of letters or digits")
         ->check(CLI::IsMember({"crop-flip", "none"}));
+    app.add_flag("--skip-damaged", options.skip_damaged,
+                 "use the next image of --dataset images in the place of a damaged one, and name it");
+    app.add_flag("--keep-hidden", options.keep_hidden,
+                 "use folders and files of --dataset images whose names begin with a dot, too");
     app.add_option("--workers", options.workers,
                    "threads per rank that read samples; default: 0, or for --dataset images, up to 8")
         ->check(CLI::Range(0, 1024));

@@ -19,6 +19,8 @@ struct Options {
     std::vector<std::string> test_data;  // folders of the dataset `images`; empty: part of `data`
     std::size_t image_size = 32;         // of the dataset `images`
     std::string augment = "crop-flip";   // of the dataset `images`
+    bool skip_damaged = false;           // of the dataset `images`
+    bool keep_hidden = false;            // of the dataset `images`
     std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;  // of each rank, or of each shard

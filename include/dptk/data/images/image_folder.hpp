@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -17,6 +18,14 @@
 #include "dptk/data/images/image_decoder.hpp"
 
 namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+/// Describes how the classes that were found differ from those that were expected.
+[[nodiscard]] std::string class_difference(const std::vector<std::string>& expected,
+                                           const std::vector<std::string>& found);
+
+}  // namespace detail
 
 /// One file of an ImageFolder.
 struct ImageFile {
@@ -33,6 +42,10 @@ struct ImageFolderOptions {
     /// Use the next intact image in the place of a damaged one, and log each damaged file once. Otherwise a
     /// damaged file is an error.
     bool skip_damaged = false;
+    /// Use folders and files whose names begin with a dot as well, as torchvision does. Otherwise they are
+    /// left out, since they are other programs' files, such as `.ipynb_checkpoints` and `._1.jpg`.
+    bool keep_hidden = false;
+    int rank = -1;  ///< The rank that log messages name; information is logged by rank 0, and without a rank.
 };
 
 /// Image files of several classes. Satisfies IndexableDataset. A source is a folder or a list file:
@@ -42,11 +55,13 @@ struct ImageFolderOptions {
 ///   the order of torchvision's ImageFolder.
 /// - A list file has a path, relative to the list file, and a label on each line, separated by a space.
 ///
-/// A file is read and decoded each time its sample is used, possibly in several threads.
+/// A file is read and decoded each time its sample is used, possibly in several threads. When the ImageFolder
+/// is destroyed, it logs the number and the first names of the images of which DecodeOptions::on_warning
+/// tells, unless the options have a function of their own for these.
 class ImageFolder {
   public:
     /// Throws ArgumentError if the source does not exist, a class has no images, or the number of class names
-    /// differs, and FormatError for an invalid line of a file.
+    /// differs, and FormatError for an invalid line of a file. Logs what is left out of a folder.
     explicit ImageFolder(const std::filesystem::path& source, const ImageFolderOptions& options = {})
         : ImageFolder(options, {source.string()}) {}
 
@@ -80,10 +95,18 @@ class ImageFolder {
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
   private:
-    /// The damaged files that were skipped.
-    struct Damaged {
+    /// What reading has found, in several threads.
+    struct Findings {
+        explicit Findings(int logging_rank) noexcept : rank(logging_rank) {}
+        ~Findings();
+        Findings(const Findings&) = delete;
+        Findings& operator=(const Findings&) = delete;
+
+        const int rank;
         std::mutex mutex;
-        std::set<std::size_t> indices;
+        std::set<std::size_t> damaged;               // those that were skipped
+        std::map<std::size_t, std::string> unusual;  // what the decoder has warned of
+        std::size_t files = 0;
     };
 
     ImageFolder(const ImageFolderOptions& options, const std::vector<std::string>& sources);
@@ -92,6 +115,7 @@ class ImageFolder {
     void add_list(const std::string& list);
     void add_file(std::string path, int label, std::string_view name);
     void read_class_names(const std::filesystem::path& file);
+    [[nodiscard]] Image read(std::size_t index) const;
     void skip(std::size_t index, const char* problem) const;
 
     ImageFolderOptions options_;
@@ -100,7 +124,7 @@ class ImageFolder {
     std::string first_folder_;
     int largest_label_ = -1;
     std::uint64_t fingerprint_ = 0;
-    std::unique_ptr<Damaged> damaged_ = std::make_unique<Damaged>();
+    std::unique_ptr<Findings> findings_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <initializer_list>
 #include <string_view>
 #include <system_error>
 
@@ -34,35 +35,107 @@ namespace DPTK_NAMESPACE::detail {
     return std::filesystem::is_directory(path, error);
 }
 
-/// Appends a folder and all folders within it.
-DPTK_INLINE void append_folders(const std::string& folder, std::vector<std::string>& folders, int depth) {
-    constexpr int most = 32;  // fewer than the links that the system follows
-    if (depth > most)
-        throw ArgumentError(text("ImageFolder: expected at most ", most,
-                                 " folders within each other, found more in ", folder,
-                                 "; does a link lead back to it?"));
-    folders.push_back(folder);
-    for (const std::string& entry : entries_of(folder))
-        if (is_folder(entry)) append_folders(entry, folders, depth + 1);
+[[nodiscard]] DPTK_INLINE bool is_hidden(const std::string& path) {
+    return std::filesystem::path(path).filename().string().starts_with('.');
+}
+
+[[nodiscard]] DPTK_INLINE bool has_ending(std::string_view path,
+                                          std::initializer_list<std::string_view> endings) {
+    return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
+        return path.size() >= ending.size() &&
+               std::equal(ending.begin(), ending.end(),
+                          path.end() - static_cast<std::ptrdiff_t>(ending.size()),
+                          [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+    });
+}
+
+[[nodiscard]] DPTK_INLINE bool is_decoded(std::string_view path) {
+    return has_ending(path, {".jpg", ".jpeg", ".png"});
+}
+
+/// Whether torchvision decodes files with this name, and dptk does not.
+[[nodiscard]] DPTK_INLINE bool is_other_image(std::string_view path) {
+    return has_ending(path, {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"});
 }
 
 /// Returns whether this is an image file that dptk decodes. Throws ArgumentError for an image file that
 /// torchvision decodes and dptk does not, since a dataset without it would be another one.
 [[nodiscard]] DPTK_INLINE bool is_image_file(std::string_view path) {
-    const auto has = [&](std::string_view ending) {
-        return path.size() >= ending.size() &&
-               std::equal(ending.begin(), ending.end(),
-                          path.end() - static_cast<std::ptrdiff_t>(ending.size()),
-                          [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
-    };
-    for (const std::string_view other : {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}) {
-        if (has(other))
-            throw ArgumentError(text("ImageFolder: ", path,
-                                     ": expected JPEG and PNG images, found a file \"*", other,
-                                     "\": convert it, or move it out of the folder"));
-    }
-    return has(".jpg") || has(".jpeg") || has(".png");
+    if (is_other_image(path))
+        throw ArgumentError(text("ImageFolder: ", path, ": expected JPEG and PNG images, found a file \"*",
+                                 path.substr(path.rfind('.')),
+                                 "\": convert it, or move it out of the folder"));
+    return is_decoded(path);
 }
+
+/// Returns the first names, with their number if there are more.
+[[nodiscard]] DPTK_INLINE std::string first_names(std::span<const std::string> names) {
+    std::string all;
+    for (const std::string& name : names.first(std::min<std::size_t>(names.size(), 3)))
+        all += (all.empty() ? "" : ", ") + name;
+    return names.size() > 3 ? all + ", ..." : all;
+}
+
+DPTK_INLINE std::string class_difference(const std::vector<std::string>& expected,
+                                         const std::vector<std::string>& found) {
+    const auto without = [](const std::vector<std::string>& names, const std::vector<std::string>& others) {
+        std::vector<std::string> rest;
+        for (const std::string& name : names)
+            if (std::find(others.begin(), others.end(), name) == others.end()) rest.push_back(name);
+        return rest;
+    };
+    const auto extra = without(found, expected), missing = without(expected, found);
+    if (extra.empty() && missing.empty()) return "found another order";
+    if (extra.empty()) return "found no " + first_names(missing);
+    return text("found ", first_names(extra), ", which is not there",
+                missing.empty() ? "" : ", and not " + first_names(missing));
+}
+
+/// Finds what is in folders.
+class FolderSearch {
+  public:
+    FolderSearch(const std::string& root, bool keeps_hidden) : root_(root), keeps_hidden_(keeps_hidden) {}
+
+    /// Returns the paths in a folder, sorted, without those that are left out.
+    [[nodiscard]] std::vector<std::string> entries(const std::string& folder) {
+        std::vector<std::string> all = entries_of(folder);
+        if (keeps_hidden_) return all;
+        std::erase_if(all, [&](const std::string& path) {
+            if (!is_hidden(path)) return false;
+            if (is_folder(path) || is_decoded(path) || is_other_image(path))
+                left_out_.insert(path.substr(root_.size() + 1));
+            return true;
+        });
+        return all;
+    }
+
+    /// Appends a folder and all folders within it.
+    void append_folders(const std::string& folder, std::vector<std::string>& folders, int depth = 0) {
+        constexpr int most = 32;  // fewer than the links that the system follows
+        if (depth > most)
+            throw ArgumentError(text("ImageFolder: expected at most ", most,
+                                     " folders within each other, found more in ", folder,
+                                     "; does a link lead back to it?"));
+        folders.push_back(folder);
+        for (const std::string& entry : entries(folder))
+            if (is_folder(entry)) append_folders(entry, folders, depth + 1);
+    }
+
+    /// Logs what was left out.
+    void log_left_out(int rank) const {
+        if (left_out_.empty()) return;
+        const std::vector<std::string> names(left_out_.begin(), left_out_.end());
+        log(LogLevel::info, rank,
+            text("ImageFolder: ", root_, ": left out ", names.size(),
+                 " folders and images whose names begin with a dot: ", first_names(names),
+                 " (keep_hidden has them)"));
+    }
+
+  private:
+    std::string root_;
+    bool keeps_hidden_;
+    std::set<std::string> left_out_;  // relative to the root
+};
 
 }  // namespace DPTK_NAMESPACE::detail
 
@@ -70,7 +143,9 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE ImageFolder::ImageFolder(const ImageFolderOptions& options,
                                      const std::vector<std::string>& sources)
-    : options_(options), fingerprint_(detail::fnv1a("")) {
+    : options_(options),
+      fingerprint_(detail::fnv1a("")),
+      findings_(std::make_unique<Findings>(options.rank)) {
     if (sources.empty()) throw ArgumentError("ImageFolder: expected a folder or a list file, found none");
     for (const std::string& source : sources) {
         std::error_code error;
@@ -97,23 +172,25 @@ DPTK_INLINE ImageFolder::ImageFolder(const ImageFolderOptions& options,
 
 DPTK_INLINE void ImageFolder::add_folder(std::string folder) {
     while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+    detail::FolderSearch search(folder, options_.keep_hidden);
     std::vector<std::string> names, empty;
-    for (const std::string& entry : detail::entries_of(folder)) {
+    for (const std::string& entry : search.entries(folder)) {
         if (!detail::is_folder(entry)) continue;
         const auto label = static_cast<int>(names.size());
         names.push_back(std::filesystem::path(entry).filename().string());
         std::vector<std::string> folders;
-        detail::append_folders(entry, folders, 0);
+        search.append_folders(entry, folders);
         std::sort(folders.begin(), folders.end());
         const std::size_t before = files_.size();
         for (const std::string& one : folders) {
-            for (const std::string& file : detail::entries_of(one)) {
+            for (const std::string& file : search.entries(one)) {
                 if (!detail::is_folder(file) && detail::is_image_file(file))
                     add_file(file, label, std::string_view(file).substr(folder.size()));
             }
         }
         if (files_.size() == before) empty.push_back(names.back());
     }
+    search.log_left_out(options_.rank);
     if (names.empty())
         throw ArgumentError(detail::text("ImageFolder: ", folder,
                                          ": expected a folder of images for each class, found no folder"));
@@ -125,8 +202,7 @@ DPTK_INLINE void ImageFolder::add_folder(std::string folder) {
                                          " classes have none)"));
     if (!first_folder_.empty() && names != class_names_)
         throw ArgumentError(detail::text("ImageFolder: ", folder, ": expected the same classes as in ",
-                                         first_folder_, ", found ", names.size(), " classes instead of ",
-                                         class_names_.size(), ", or other names"));
+                                         first_folder_, ", ", detail::class_difference(class_names_, names)));
     first_folder_ = folder;
     class_names_ = std::move(names);
 }
@@ -172,11 +248,33 @@ DPTK_INLINE void ImageFolder::read_class_names(const std::filesystem::path& file
     class_names_ = std::move(names);
 }
 
+DPTK_INLINE ImageFolder::Findings::~Findings() {
+    if (unusual.empty()) return;
+    std::vector<std::string> names;
+    for (const auto& [index, description] : unusual) names.push_back(description);
+    log(LogLevel::info, rank,
+        detail::text(
+            "ImageFolder: ", names.size(), " of ", files,
+            " images are unusual, and have the pixels that Pillow decodes: ", detail::first_names(names)));
+}
+
+DPTK_INLINE Image ImageFolder::read(std::size_t index) const {
+    const std::string& path = files_[index].path;
+    DecodeOptions options = options_.decode;
+    if (!options.on_warning)
+        options.on_warning = [&](const std::string& warning) {
+            const std::lock_guard lock(findings_->mutex);
+            findings_->files = size();
+            findings_->unusual.try_emplace(index, detail::text(path, " (", warning, ")"));
+        };
+    return read_image(path, options);
+}
+
 DPTK_INLINE std::pair<Image, int> ImageFolder::operator[](std::size_t index) const {
     for (std::size_t tried = 0; tried < size(); ++tried) {
         const std::size_t at = (index + tried) % size();
         try {
-            return {read_image(files_[at].path, options_.decode), files_[at].label};
+            return {read(at), files_[at].label};
         } catch (const FormatError& error) {
             if (!options_.skip_damaged) throw;
             skip(at, error.what());
@@ -186,16 +284,16 @@ DPTK_INLINE std::pair<Image, int> ImageFolder::operator[](std::size_t index) con
 }
 
 DPTK_INLINE void ImageFolder::skip(std::size_t index, const char* problem) const {
-    const std::lock_guard lock(damaged_->mutex);
-    if (!damaged_->indices.insert(index).second) return;
-    log(LogLevel::warning, -1,
+    const std::lock_guard lock(findings_->mutex);
+    if (!findings_->damaged.insert(index).second) return;
+    log(LogLevel::warning, options_.rank,
         detail::text("ImageFolder skips a damaged file, and uses the next one instead (",
-                     damaged_->indices.size(), " until now): ", problem));
+                     findings_->damaged.size(), " until now): ", problem));
 }
 
 DPTK_INLINE std::size_t ImageFolder::skipped() const {
-    const std::lock_guard lock(damaged_->mutex);
-    return damaged_->indices.size();
+    const std::lock_guard lock(findings_->mutex);
+    return findings_->damaged.size();
 }
 
 }  // namespace DPTK_NAMESPACE
