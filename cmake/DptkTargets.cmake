@@ -56,11 +56,10 @@ endfunction()
 dptk_add_headers(dptk ddp.hpp core/*.[hi]pp core/detail/*.[hi]pp control/*/*.[hi]pp control/*/detail/*.[hi]pp comm/*.[hi]pp
     comm/algorithms/*.[hi]pp comm/detail/*.[hi]pp comm/shm/*.[hi]pp comm/thread/*.[hi]pp data/*.[hi]pp data/detail/*.[hi]pp
     data/transforms/*.[hi]pp ddp/*.[hi]pp ddp/detail/*.[hi]pp ddp/hooks/*.[hi]pp optim/*.[hi]pp)
-target_link_libraries(dptk_dptk INTERFACE Threads::Threads)
+target_link_libraries(dptk_dptk INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 
 dptk_add_headers(mpi comm/mpi.[hi]pp comm/mpi/*.[hi]pp)
 target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
-target_link_libraries(dptk_mpi INTERFACE ${CMAKE_DL_LIBS})
 
 dptk_add_headers(gloo comm/gloo.[hi]pp comm/gloo/*.[hi]pp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
@@ -89,7 +88,6 @@ dptk_add_headers(weights weights/*.[hi]pp weights/detail/*.[hi]pp train/checkpoi
 
 dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
-target_link_libraries(dptk_onednn INTERFACE ${CMAKE_DL_LIBS})
 
 dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/detail/*.[hi]pp nn/reference/*.[hi]pp prune/*.[hi]pp train/*.[hi]pp
     train/callbacks/*.[hi]pp train/detail/*.[hi]pp)

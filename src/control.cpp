@@ -27,6 +27,8 @@
 #include "dptk/control/process/deadline.ipp"
 #include "dptk/control/process/debug.ipp"
 #include "dptk/control/process/random_word.ipp"
+#include "dptk/control/process/signal_delay.ipp"
+#include "dptk/control/process/signal_stack.ipp"
 #include "dptk/control/process/stop_schedule.ipp"
 #include "dptk/control/process/temporary_directory.ipp"
 #include "dptk/control/store/detail/served_store.ipp"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/control/process/signal_delay.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/tensor.hpp"
@@ -73,6 +74,7 @@ class TrainableModule {
     /// Returns the mean loss of a batch and the number of correct predictions.
     template <class Input, class Target>
     nn::LossResult forward(const std::tuple<Input, Target>& batch, nn::Mode mode) {
+        const SignalDelay delay;
         const bool is_training = mode == nn::Mode::train;
         module_.train(is_training);
         if (is_training) {
@@ -115,7 +117,10 @@ class TrainableModule {
     }
 
     /// Lets autograd compute the gradients of the last forward in training.
-    void backward() { std::exchange(loss_, torch::Tensor()).backward(); }
+    void backward() {
+        const SignalDelay delay;
+        std::exchange(loss_, torch::Tensor()).backward();
+    }
 
     /// Sets the number of the next forward pass in training.
     void set_training_passes(std::int64_t number) noexcept { pass_ = number; }

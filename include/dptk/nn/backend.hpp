@@ -138,6 +138,7 @@ concept NetworkLayer = requires(L& layer, std::size_t batch, std::span<const Lay
 /// - `bytes(layout)`, `make_memory(layout)`, `bind(memory, address)`: the size of a layout, a handle that
 ///   does not refer to memory yet, and its address
 /// - `begin_forward()`, which is optional: called at the start of each forward
+/// - `pass_scope()`, which is optional: returns an object that exists during each forward and backward
 /// - `load(tensor, memory)`: copies or binds
 /// - `plan_store(memory)`: returns a function object that copies to a tensor that has enough room
 /// - `plan_sum(a, b, sum)`: returns a function object that adds two values; all three may be the same memory

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/control/process/signal_delay.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -107,7 +108,10 @@ class Network {
     /// backward. Ranks may have batches of different sizes, also empty ones.
     template <class Group>
     void set_group(Group& group, const SynchronizedNormOptions& options = {}) {
-        pass_.sum_over_ranks = [&group](std::span<double> values) { group.all_reduce(values); };
+        pass_.sum_over_ranks = [&group](std::span<double> values) {
+            const SignalDelay::Pause pause;  // other ranks may let this one wait
+            group.all_reduce(values);
+        };
         pass_.weighs_by_samples = options.weighs_by_samples;
     }
 
@@ -118,6 +122,7 @@ class Network {
     const Tensor& forward(const Tensor& input) {
         const std::size_t n = input.shape().empty() ? 0 : input.shape()[0];
         require_shape("an input", input, n, input_shape());
+        [[maybe_unused]] const auto scope = pass_scope();
         current_ = nullptr;
         has_forward_ = false;
         pass_.mode = mode_;
@@ -152,6 +157,7 @@ class Network {
         if (!has_forward_) throw ArgumentError("Network: call forward() before each backward()");
         require_shape("an output gradient", output_gradient, output_.shape()[0], output_shape());
         has_forward_ = false;
+        [[maybe_unused]] const auto scope = pass_scope();
         if (input_gradient == InputGradient::compute)
             input_gradient_.resize(output_.shape()[0], input_shape());
         if (current_ == nullptr) return backward_empty(on_ready, input_gradient);
@@ -372,6 +378,15 @@ class Network {
         std::size_t bytes = 0;
         std::byte* base = nullptr;
     };
+
+    /// Returns what the backend needs during a pass.
+    [[nodiscard]] auto pass_scope() const {
+        if constexpr (requires { backend_.pass_scope(); }) {
+            return backend_.pass_scope();
+        } else {
+            return nullptr;
+        }
+    }
 
     [[nodiscard]] static Device device_of(std::span<const Scalar>) { return {}; }
 

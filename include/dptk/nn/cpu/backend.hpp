@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "dptk/control/process/signal_delay.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/backend.hpp"
@@ -25,7 +26,8 @@ struct CpuOptions {
 };
 
 /// The backend for `Network<Cpu>`. Every oneDNN error becomes a BackendError that names the operation.
-/// Operations that oneDNN lacks are computed in plain loops. Unlike in PyTorch and the reference backend,
+/// Operations that oneDNN lacks are computed in plain loops. Signal handlers do not run while a network
+/// computes, but right after: see SignalDelay. Unlike in PyTorch and the reference backend,
 /// ReLU and MaxPool2d do not always propagate NaN: oneDNN mostly replaces NaN by a number.
 class Cpu {
   public:
@@ -65,6 +67,9 @@ class Cpu {
         return cpu::translate_errors(request.info.label,
                                      [&] { return std::make_unique<cpu::Layer>(context_, request); });
     }
+
+    /// Signals wait during each pass. See SignalDelay.
+    [[nodiscard]] SignalDelay pass_scope() const noexcept { return {}; }
 
     std::byte* reserve(std::size_t bytes) { return memory_.reserve(bytes); }
 
