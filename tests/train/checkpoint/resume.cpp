@@ -449,10 +449,26 @@ TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
     }
 }
 
-TEST_CASE("a second signal and the end of the grace time end the process") {
+TEST_CASE("a signal before the program looks for one, a second one, and the end of the grace time end it") {
+    // With nothing to be saved, the first signal ends the process.
+    CHECK(test::exit_status_of_child([] {
+              const dptk::StopSignals signals;
+              std::raise(SIGTERM);
+              return 0;
+          }) == -1);
+    CHECK(test::exit_status_of_child([] {
+              const dptk::StopSignals signals;
+              dptk::ProcessGroup group = dptk::init_process_group();
+              dptk::nn::Network<Backend> net = test::small_convnet();
+              dptk::Trainer trainer(group, net, test::small_options(1));
+              trainer.add(dptk::StopOnSignal());
+              std::raise(SIGINT);
+              return 0;
+          }) == -1);
     // A second signal ends the process, also if it is another one than the first.
     CHECK(test::exit_status_of_child([] {
               const dptk::StopSignals signals;
+              if (dptk::StopSignals::received() != 0) return 2;
               std::raise(SIGTERM);
               if (dptk::StopSignals::received() != SIGTERM) return 2;
               std::raise(SIGINT);
@@ -462,6 +478,7 @@ TEST_CASE("a second signal and the end of the grace time end the process") {
     CHECK(test::exit_status_of_child([] {
               const dptk::StopSignals signals;
               dptk::StopSignals::set_grace_time(std::chrono::seconds(1));
+              if (dptk::StopSignals::received() != 0) return 2;
               std::raise(SIGTERM);
               for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
               return 0;
