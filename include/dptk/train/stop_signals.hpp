@@ -11,9 +11,15 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Handles SIGTERM, SIGINT and SIGUSR1 from construction to destruction: the first signal is only noted, and
-/// a second one ends the program at once, as without a handler. If a process has several objects, as with
-/// ranks that are threads, the first one sets the handlers, and the last one sets those from before.
+/// Handles SIGTERM, SIGINT and SIGUSR1 from construction to destruction. Once the program looks for signals,
+/// by received(), received_by_any() or the first step with StopOnSignal, the first one is only noted, and
+/// rank 0 writes a line to stderr. A second signal ends the program at once, as without a handler, and so
+/// does one that arrives earlier, when there is nothing to be saved: construct the object before
+/// init_process_group(). If a process has several objects, as with ranks that are threads, the first one sets
+/// the handlers, and the last one sets those from before.
+///
+/// The handlers run on a stack of their own (sigaltstack()) if they interrupt a thread that has constructed
+/// an object, unless the thread has one already.
 class StopSignals {
   public:
     /// Sets the handlers.
@@ -33,6 +39,13 @@ class StopSignals {
 
     /// Returns the largest number of a signal that any rank has received, or 0. Collective.
     [[nodiscard]] static int received_by_any(ProcessGroup& group);
+
+  private:
+    friend class StopOnSignal;
+
+    /// Makes signals to this process be noted from now on, because there is something to be saved. `rank` is
+    /// that of the caller; rank 0 writes a line about the first signal.
+    static void note_from_now_on(int rank) noexcept;
 };
 
 /// Returns the name of a signal, such as "SIGTERM".
@@ -43,6 +56,7 @@ class StopSignals {
 /// each step.
 class StopOnSignal : public Callback {
   public:
+    void step(TrainingRun& run) override { StopSignals::note_from_now_on(run.group().rank()); }
     void batch_end(TrainingRun& run) override { check(run); }
     void test_batch(TrainingRun& run) override { check(run); }
 
