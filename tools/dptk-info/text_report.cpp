@@ -1,3 +1,4 @@
+#include <dptk/control/process/signal_delay.hpp>
 #include <dptk/core/detail/text.hpp>
 
 #include <algorithm>
@@ -74,6 +75,13 @@ void print_table(const std::vector<Row>& rows) {
     return out;
 }
 
+[[nodiscard]] std::string onednn_text(const LibraryFacts& libraries) {
+    if (!libraries.onednn) return "not compiled in";
+    if (!dptk::SignalDelay::is_needed()) return *libraries.onednn;
+    return *libraries.onednn +
+           ", uses the stack pointer for other memory (its issue 4845): dptk delays signals";
+}
+
 void print_host(const HostFacts& host) {
     print("host " + host.name);
     print_field("system", text(host.system, ", ", host.kernel));
@@ -88,7 +96,7 @@ void print_libraries(const LibraryFacts& libraries) {
     print_field("transports", joined(libraries.transports));
     print_field("MPI", mpi_text(libraries));
     print_field("Gloo", libraries.gloo ? "compiled in" : "not compiled in");
-    print_field("oneDNN", libraries.onednn.value_or("not compiled in"));
+    print_field("oneDNN", onednn_text(libraries));
     print_field("CUDA", text("driver ", or_not_found(libraries.cuda_driver), ", runtime ",
                              or_not_found(libraries.cuda_runtime)));
     print_field("cuDNN", or_not_found(libraries.cudnn));
