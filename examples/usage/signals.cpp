@@ -10,7 +10,7 @@
 #include <thread>
 
 int main(int, char** arguments) {
-    const dptk::StopSignals signals;  // from now on, SIGTERM, SIGINT and SIGUSR1 are only noted
+    const dptk::StopSignals signals;  // once received_by_any() is called, signals are only noted
     dptk::ProcessGroup group = dptk::init_process_group();
     int step = 0;
     if (group.rank() == 0) std::ifstream(arguments[1]) >> step;  // stays 0 without a file
