@@ -4,9 +4,11 @@
 #include <dptk/comm/algorithms/local_reduce.hpp>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -133,3 +135,27 @@ TEST_CASE_TEMPLATE("vector loops convert every 16-bit number, and round to it, a
         different += rounded[i].bits != T(numbers[i]).bits ? 1 : 0;
     CHECK(different == 0);
 }
+
+#if defined(__x86_64__) && !defined(__AVX512BW__)
+TEST_CASE("sums use no larger instruction set than DPTK_MAX_CPU_ISA names") {
+    using dptk::detail::InstructionSet;
+    const InstructionSet before = dptk::detail::instruction_limit();
+    CHECK(dptk::detail::instruction_set() <= before);
+    const char* const variable = std::getenv("DPTK_MAX_CPU_ISA");
+    const std::string value = variable == nullptr ? "" : variable;
+    const std::pair<const char*, InstructionSet> names[] = {{"SSE41", InstructionSet::baseline},
+                                                            {"AVX2", InstructionSet::avx2},
+                                                            {"AVX512_CORE", InstructionSet::avx512},
+                                                            {"", InstructionSet::avx512}};
+    for (const auto& [name, limit] : names) {
+        ::setenv("DPTK_MAX_CPU_ISA", name, 1);
+        CHECK(dptk::detail::instruction_limit() == limit);
+        CHECK_NOTHROW(dptk::detail::check_instruction_limit());
+    }
+    ::setenv("DPTK_MAX_CPU_ISA", "avx2", 1);
+    CHECK_THROWS_WITH_AS(dptk::detail::check_instruction_limit(),
+                         "invalid DPTK_MAX_CPU_ISA='avx2': expected SSE41, AVX2 or AVX512_CORE",
+                         dptk::ArgumentError);
+    ::setenv("DPTK_MAX_CPU_ISA", value.c_str(), 1);
+}
+#endif

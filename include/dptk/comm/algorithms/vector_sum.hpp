@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 
+#include "dptk/core/detail/instruction_set.hpp"
 #include "dptk/core/float16.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -336,20 +337,21 @@ template <class In, class Out>
     VectorLoop<In, Out, 32>::run(job);
 }
 
-enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
-
 [[nodiscard]] inline InstructionSet instruction_set() noexcept {
-    static const InstructionSet best = [] {
+    static const InstructionSet chosen = [] {
         const bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                             __builtin_cpu_supports("avx512vl");
-        if (avx512) return InstructionSet::avx512;
-        return __builtin_cpu_supports("avx2") ? InstructionSet::avx2 : InstructionSet::baseline;
+        const InstructionSet best = avx512                           ? InstructionSet::avx512
+                                    : __builtin_cpu_supports("avx2") ? InstructionSet::avx2
+                                                                     : InstructionSet::baseline;
+        return std::min(best, instruction_limit());
     }();
-    return best;
+    return chosen;
 }
 #endif
 
-/// Computes the sum. Floating-point sums use the best instruction set of the CPU, chosen at run time.
+/// Computes the sum. Floating-point sums use the best instruction set of the CPU, chosen at run time, that
+/// DPTK_MAX_CPU_ISA allows.
 template <class In, class Out = In>
 void sum_vectors(const VectorSum& job) noexcept {
 #if defined(__x86_64__) && !defined(__AVX512BW__)

@@ -17,6 +17,7 @@
 #include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_file.hpp"
+#include "dptk/core/detail/instruction_set.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -104,6 +105,7 @@ DPTK_INLINE JobRequest resolve(const InitOptions& options) {
     if (options.store && !options.init_method.empty()) {
         throw ArgumentError("init_process_group: got a store and an init_method: set only one of them");
     }
+    detail::check_instruction_limit();
     JobRequest request{.launch = detail::launch_with(options),
                        .backend = detail::first_of(options.backend, "DPTK_BACKEND"),
                        .method = {},
