@@ -7,6 +7,7 @@
 #include "dptk/core/detail/device_lane.ipp"
 #include "dptk/core/detail/fnv1a.ipp"
 #include "dptk/core/detail/instruction_set.ipp"
+#include "dptk/core/detail/number_text.ipp"
 #include "dptk/core/detail/parse.ipp"
 #include "dptk/core/detail/suggestion.ipp"
 #include "dptk/core/detail/text.ipp"

@@ -8,6 +8,7 @@
 #include <dptk/nn/precision.hpp>
 #include <dptk/train.hpp>
 #ifdef DPTK_WITH_WEIGHTS
+#include <dptk/core/detail/parse.hpp>
 #include <dptk/data/detail/replacement_file.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/weights/load_weights.hpp>
@@ -25,6 +26,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -113,7 +115,8 @@ std::vector<dptk::LearningRateFactor> lr_factors(const Options& options) {
     std::vector<dptk::LearningRateFactor> factors;
     for (const std::string& text : options.lr_factors) {
         const std::size_t equals = text.rfind('=');
-        factors.push_back({text.substr(0, equals), std::stod(text.substr(equals + 1))});
+        factors.push_back({text.substr(0, equals)});
+        (void)dptk::detail::parse_number(std::string_view(text).substr(equals + 1), factors.back().factor);
     }
     return factors;
 }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <dptk/comm/registry.hpp>
+#include <dptk/core/detail/parse.hpp>
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
@@ -10,6 +11,8 @@
 #endif
 
 #include <algorithm>
+#include <clocale>
+#include <locale>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -55,6 +58,22 @@ constexpr bool is_built_with_weights = true;
 #else
 constexpr bool is_built_with_weights = false;
 #endif
+
+/// While it lives, CLI11 reads and writes numbers with a decimal point, whatever the program's locale is.
+class PlainNumbers {
+  public:
+    PlainNumbers() : streams_(std::locale::global(std::locale::classic())) { std::setlocale(LC_ALL, "C"); }
+    ~PlainNumbers() {
+        std::locale::global(streams_);
+        std::setlocale(LC_ALL, program_.c_str());
+    }
+    PlainNumbers(const PlainNumbers&) = delete;
+    PlainNumbers& operator=(const PlainNumbers&) = delete;
+
+  private:
+    std::string program_ = std::setlocale(LC_ALL, nullptr);
+    std::locale streams_;
+};
 
 /// The options with what set them, for checks of combinations, which CLI11 does not do.
 class Settings {
@@ -251,9 +270,10 @@ CLI::Validator pattern_and_factor() {
     return {[](const std::string& text) {
                 const std::size_t equals = text.rfind('=');
                 double factor = -1;
-                const bool is_accepted = equals != std::string::npos && equals > 0 &&
-                                         CLI::detail::lexical_cast(text.substr(equals + 1), factor) &&
-                                         factor >= 0;
+                const bool is_accepted =
+                    equals != std::string::npos && equals > 0 &&
+                    dptk::detail::parse_number(std::string_view(text).substr(equals + 1), factor) &&
+                    factor >= 0;
                 return is_accepted ? "" : "expected PATTERN=FACTOR, such as fc.*=10, got '" + text + "'";
             },
             "PATTERN=FACTOR"};
@@ -482,6 +502,7 @@ void add_options(CLI::App& app, Options& options) {
 
 ParsedOptions parse_options(int argc, char** argv, int processes,
                             const std::function<ConfigInputs(const std::string& path)>& read_inputs) {
+    const PlainNumbers plain_numbers;
     Options options;
     std::string config;
     bool print_config = false;

@@ -1,12 +1,15 @@
 #include <doctest/doctest.h>
 #include <dptk/core/buffer.hpp>
 #include <dptk/core/detail/name_pattern.hpp>
+#include <dptk/core/detail/number_text.hpp>
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/dtype.hpp>
 #include <dptk/core/log.hpp>
 #include <dptk/core/version.hpp>
 
+#include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,21 @@ TEST_CASE("a slice of a buffer counts in elements") {
 TEST_CASE("messages are built from pieces") {
     CHECK(dptk::detail::text("rank ", 3, ' ', std::string("of "), 4U) == "rank 3 of 4");
     CHECK(dptk::detail::shape_text(std::vector<std::size_t>{64, 3}) == "[64, 3]");
+}
+
+TEST_CASE("numbers are written as printf writes them") {
+    for (const double number : {0.0, -0.0, 0.5, -1234.5, 2.5, 1e-7, 123456789.0, 1e300, -1e308, 0.1 + 0.2,
+                                std::numeric_limits<double>::infinity()}) {
+        for (const int digits : {0, 1, 3, 9, 20}) {
+            char expected[512];
+            std::snprintf(expected, sizeof expected, "%.*f", digits, number);
+            CHECK(dptk::detail::fixed_text(number, digits) == expected);
+            std::snprintf(expected, sizeof expected, "%.*g", digits, number);
+            CHECK(dptk::detail::general_text(number, digits) == expected);
+        }
+    }
+    CHECK(dptk::detail::padded("ab", 4) == "  ab");
+    CHECK(dptk::detail::padded("abc", 2) == "abc");
 }
 
 TEST_CASE("information is logged by rank 0 alone, warnings by all, through the program's sink") {

@@ -1,25 +1,20 @@
 #include "format.hpp"
 
+#include <dptk/core/detail/number_text.hpp>
 #include <dptk/core/detail/text.hpp>
 
 #include <array>
-#include <cstdio>
 
 namespace info {
 
 namespace {
 
+using dptk::detail::fixed_text;
 using dptk::detail::text;
-
-[[nodiscard]] std::string format(const char* pattern, double number) {
-    char out[64];
-    std::snprintf(out, sizeof out, pattern, number);
-    return out;
-}
 
 /// Three significant digits, or more if the integer part has more.
 [[nodiscard]] std::string three_digits(double number) {
-    return format(number < 9.995 ? "%.2f" : number < 99.95 ? "%.1f" : "%.0f", number);
+    return fixed_text(number, number < 9.995 ? 2 : number < 99.95 ? 1 : 0);
 }
 
 }  // namespace
@@ -30,7 +25,7 @@ std::string bytes_text(std::uint64_t bytes) {
     double number = static_cast<double>(bytes);
     for (; number >= 1024 && unit + 1 < units.size(); ++unit) number /= 1024;
     const bool whole = bytes % (std::uint64_t{1} << (10 * unit)) == 0;
-    return text(format(whole ? "%.0f" : "%.1f", number), " ", units[unit]);
+    return text(fixed_text(number, whole ? 0 : 1), " ", units[unit]);
 }
 
 std::string seconds_text(double seconds) {
@@ -46,14 +41,14 @@ std::string rate_text(double bytes_per_second) {
 }
 
 std::string number_text(double number) {
-    std::string out = format("%.2f", number);
+    std::string out = fixed_text(number, 2);
     while (out.back() == '0') out.pop_back();
     if (out.back() == '.') out.pop_back();
     return out;
 }
 
 std::string ratio_text(double ratio) {
-    return format("%.2f", ratio);
+    return fixed_text(ratio, 2);
 }
 
 std::string list_text(const std::vector<int>& numbers) {

@@ -1,10 +1,10 @@
 #include "report.hpp"
 
 #include <dptk/control/net/host.hpp>
+#include <dptk/core/detail/number_text.hpp>
 #include <dptk/core/detail/text.hpp>
 
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <string_view>
 
 namespace run {
@@ -16,9 +16,7 @@ using dptk::detail::text;
 using Kind = dptk::detail::FirstFailure::Kind;
 
 std::string seconds_text(std::chrono::steady_clock::duration time) {
-    std::array<char, 32> number{};
-    std::snprintf(number.data(), number.size(), "%.2f s", std::chrono::duration<double>(time).count());
-    return number.data();
+    return dptk::detail::fixed_text(std::chrono::duration<double>(time).count(), 2) + " s";
 }
 
 /// The text with `indent` before each of its lines.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
 
@@ -30,16 +31,16 @@ DPTK_INLINE void ProgressPrinter::update(const TrainingProgress& progress) {
     if (style_ == ProgressStyle::lines && now - last_line_ < std::chrono::seconds(5)) return;
     last_line_ = now;
     const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
-    char text[160];
-    std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left",
-                  progress.epoch, progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "",
-                  done * 100, progress.loss, progress.samples_per_second,
-                  detail::duration_text(progress.seconds_left).c_str());
+    const std::string text = detail::text(
+        "epoch ", progress.epoch, '/', progress.epochs, ' ', style_ == ProgressStyle::bar ? bar(done) : "",
+        detail::padded(detail::fixed_text(done * 100, 0), 3), " %  loss ",
+        detail::fixed_text(progress.loss, 4), "  ", detail::fixed_text(progress.samples_per_second, 0),
+        " samples/s  ", detail::duration_text(progress.seconds_left), " left");
     if (style_ == ProgressStyle::bar) {
-        std::printf("\r%s\033[K", text);
+        std::printf("\r%s\033[K", text.c_str());
         drawn_ = true;
     } else {
-        std::printf("%s\n", text);
+        std::printf("%s\n", text.c_str());
     }
     std::fflush(stdout);
 }

@@ -3,7 +3,6 @@
 #include "dptk/data/images/image_folder.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <initializer_list>
 #include <string_view>
@@ -45,7 +44,7 @@ namespace DPTK_NAMESPACE::detail {
         return path.size() >= ending.size() &&
                std::equal(ending.begin(), ending.end(),
                           path.end() - static_cast<std::ptrdiff_t>(ending.size()),
-                          [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+                          [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
     });
 }
 
@@ -212,7 +211,7 @@ DPTK_INLINE void ImageFolder::add_list(const std::string& list) {
     const std::filesystem::path folder = std::filesystem::path(list).parent_path();
     std::string line;
     for (std::size_t number = 1; std::getline(in, line); ++number) {
-        while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+        line.resize(line.find_last_not_of(" \t\r\v\f") + 1);
         if (line.empty()) continue;
         const std::size_t last = line.find_last_of(" \t");
         int label = -1;

@@ -3,7 +3,6 @@
 #include "dptk/ddp/detail/timeline.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "dptk/control/net/host.hpp"
+#include "dptk/core/detail/number_text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -105,9 +105,7 @@ DPTK_INLINE std::string Timeline::events() const {
 }
 
 DPTK_INLINE std::string Timeline::microseconds(std::int64_t nanoseconds) {
-    char buffer[40];
-    std::snprintf(buffer, sizeof buffer, "%.3f", static_cast<double>(nanoseconds) / 1000);
-    return buffer;
+    return fixed_text(static_cast<double>(nanoseconds) / 1000, 3);
 }
 
 DPTK_INLINE std::string Timeline::escaped(std::string_view name) {

@@ -3,10 +3,12 @@
 #include "dptk/train/callbacks/class_report.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/data/detail/replacement_file.hpp"
@@ -26,17 +28,11 @@ DPTK_INLINE std::size_t rank_of_label(std::span<const float> scores, std::size_t
     return before;
 }
 
-/// Returns the text in a field of a width in bytes, with spaces before it.
-[[nodiscard]] DPTK_INLINE std::string padded(const std::string& text, std::size_t width) {
-    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-}
-
 [[nodiscard]] DPTK_INLINE std::string result_row(const std::string& name, std::size_t width,
                                                  const ClassResult& result) {
-    char numbers[128];
-    std::snprintf(numbers, sizeof numbers, "  %9.4f  %6.4f  %6.4f  %7llu\n", result.precision, result.recall,
-                  result.f1, static_cast<unsigned long long>(result.support));
-    return padded(name, width) + numbers;
+    return text(padded(name, width), "  ", padded(fixed_text(result.precision, 4), 9), "  ",
+                fixed_text(result.recall, 4), "  ", fixed_text(result.f1, 4), "  ",
+                padded(std::to_string(result.support), 7), '\n');
 }
 
 [[nodiscard]] DPTK_INLINE std::string confusion_table(const ClassReport& report, std::size_t name_width) {
@@ -107,15 +103,11 @@ DPTK_INLINE std::string ClassReport::text() const {
         table += detail::result_row(name_of(c), width, matrix_.result(c));
     table += detail::result_row("mean", width, matrix_.macro_mean());
     table += detail::result_row("weighted mean", width, matrix_.weighted_mean());
-    char line[160];
-    std::snprintf(line, sizeof line, "\naccuracy: %.4f (%llu of %llu samples)\n", matrix_.accuracy(),
-                  static_cast<unsigned long long>(matrix_.correct()),
-                  static_cast<unsigned long long>(matrix_.samples()));
-    table += line;
-    if (options_.top_k < matrix_.classes()) {
-        std::snprintf(line, sizeof line, "top-%zu accuracy: %.4f\n", options_.top_k, top_k_accuracy());
-        table += line;
-    }
+    table += detail::text("\naccuracy: ", detail::fixed_text(matrix_.accuracy(), 4), " (", matrix_.correct(),
+                          " of ", matrix_.samples(), " samples)\n");
+    if (options_.top_k < matrix_.classes())
+        table += detail::text("top-", options_.top_k, " accuracy: ", detail::fixed_text(top_k_accuracy(), 4),
+                              '\n');
     if (matrix_.classes() > detail::most_shown_classes) return table;
     return table + "\nconfusion matrix (rows: labels, columns: predicted classes)\n" +
            detail::confusion_table(*this, width);

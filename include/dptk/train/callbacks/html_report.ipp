@@ -119,17 +119,17 @@ struct HtmlSection {
 }
 
 [[nodiscard]] DPTK_INLINE std::string percent(double fraction) {
-    return std::isfinite(fraction) ? formatted("%.2f", 100 * fraction) + " %" : "–";
+    return std::isfinite(fraction) ? html_fixed(100 * fraction, 2) + " %" : "–";
 }
 
 [[nodiscard]] DPTK_INLINE std::string html_seconds(double duration) {
-    return text("<span class=\"time\">", formatted("%.2f", duration), " s</span>");
+    return text("<span class=\"time\">", html_fixed(duration, 2), " s</span>");
 }
 
 /// Returns a number with a background: `css_class` is its color, and `part`, in [0, 1], how strong or long.
 [[nodiscard]] DPTK_INLINE std::string shaded_cell(std::string_view css_class, double part,
                                                   std::string_view content) {
-    return text("<td class=\"", css_class, "\" style=\"--part:", formatted("%.3f", part), "\">", content,
+    return text("<td class=\"", css_class, "\" style=\"--part:", html_fixed(part, 3), "\">", content,
                 "</td>");
 }
 
@@ -182,8 +182,8 @@ class HtmlReportPage {
             out += tile(text("test accuracy, top ", options_.classes->options().top_k),
                         percent(options_.classes->top_k_accuracy()));
         out += tile(text("best test accuracy, epoch ", best().epoch), percent(best().test_accuracy)) +
-               tile("test loss", formatted("%.4f", status.test.loss)) +
-               tile("training loss", formatted("%.4f", status.training.loss)) +
+               tile("test loss", html_fixed(status.test.loss, 4)) +
+               tile("training loss", html_fixed(status.training.loss, 4)) +
                tile("samples per second",
                     text("<span class=\"time\">", grouped(status.samples_per_second), "</span>"));
         return out + "</dl>\n";
@@ -347,12 +347,12 @@ class HtmlReportPage {
             html_head({"epoch", "step", "learning rate", "training loss", "training accuracy", "test loss",
                        "test accuracy", "samples per second", "training", "evaluation"});
         for (const Epoch& e : epochs_)
-            table += html_row({formatted("%.0f", e.epoch), grouped(e.step), formatted("%.4g", e.lr),
-                               formatted("%.4f", e.train_loss), percent(e.train_accuracy),
-                               formatted("%.4f", e.test_loss), percent(e.test_accuracy),
-                               text("<span class=\"time\">", grouped(e.samples_per_second), "</span>"),
-                               html_seconds(e.train_seconds), html_seconds(e.test_seconds)},
-                              &e == &best() ? "best" : "");
+            table += html_row(
+                {html_fixed(e.epoch, 0), grouped(e.step), html_general(e.lr, 4), html_fixed(e.train_loss, 4),
+                 percent(e.train_accuracy), html_fixed(e.test_loss, 4), percent(e.test_accuracy),
+                 text("<span class=\"time\">", grouped(e.samples_per_second), "</span>"),
+                 html_seconds(e.train_seconds), html_seconds(e.test_seconds)},
+                &e == &best() ? "best" : "");
         return to_html({"Epochs", "The epoch with the best test accuracy is bold."}, table);
     }
 
@@ -387,7 +387,7 @@ class HtmlReportPage {
         const double sum = std::max(parts[0] + parts[1] + parts[2], 1e-9);
         std::string out = "<span class=\"bar\" aria-hidden=\"true\">";
         for (std::size_t i = 0; i < parts.size(); ++i)
-            out += text("<span class=\"", names[i], "\" style=\"--part:", formatted("%.3f", parts[i] / sum),
+            out += text("<span class=\"", names[i], "\" style=\"--part:", html_fixed(parts[i] / sum, 3),
                         "\"></span>");
         return out + "</span>";
     }

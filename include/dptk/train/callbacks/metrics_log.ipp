@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -24,9 +25,7 @@ namespace detail {
     const TrainingStatus& status, double lr, bool is_csv) {
     const auto number = [&](double value, int digits) -> std::string {
         if (!is_csv && !std::isfinite(value)) return "null";  // JSON has no NaN
-        char written[32];
-        std::snprintf(written, sizeof written, "%.*g", digits, value);
-        return written;
+        return general_text(value, digits);
     };
     return {{"epoch", text(status.epoch + 1)},
             {"step", text(status.step)},

@@ -10,6 +10,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/objects.hpp"
+#include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/nn/loss.hpp"
@@ -96,10 +97,8 @@ DPTK_INLINE std::string Misclassified::text() const {
     std::string table = "| | sample | label | predicted | probability |\n|-|-|-|-|-|\n";
     for (std::size_t i = 0; i < samples_.size(); ++i) {
         const MisclassifiedSample& sample = samples_[i];
-        char score[32];
-        std::snprintf(score, sizeof score, "%.4f", sample.score);
         table += detail::text("| ", i + 1, " | ", sample.position, " | ", name_of(sample.label), " | ",
-                              name_of(sample.predicted), " | ", score, " |\n");
+                              name_of(sample.predicted), " | ", detail::fixed_text(sample.score, 4), " |\n");
     }
     return table;
 }

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/number_text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/train/callback.hpp"
 #include "dptk/train/progress.hpp"
 
@@ -40,11 +41,10 @@ class ProgressBar : public Callback {
     void epoch_end(TrainingRun& run) override {
         if (run.group().rank() != 0) return;
         const TrainingStatus& status = run.status();
-        char line[160];
-        std::snprintf(line, sizeof line, "epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s",
-                      status.epoch + 1, status.epochs, status.training.loss, status.test.accuracy,
-                      status.samples_per_second);
-        printer_.line(line);
+        printer_.line(detail::text("epoch ", status.epoch + 1, '/', status.epochs, ": loss ",
+                                   detail::fixed_text(status.training.loss, 6), ", test accuracy ",
+                                   detail::fixed_text(status.test.accuracy, 4), ", ",
+                                   detail::fixed_text(status.samples_per_second, 0), " samples/s"));
     }
 
     void train_end(TrainingRun& run) override {

@@ -22,8 +22,11 @@ namespace DPTK_NAMESPACE::detail {
 /// Returns a data URI with the image as PNG. See encode_png() for what the image must be.
 [[nodiscard]] std::string png_data_uri(const Image& image);
 
-/// Returns a number by a format of printf, such as "%.2f"; "–" if it is not finite.
-[[nodiscard]] std::string formatted(const char* format, double value);
+/// Returns a number as fixed_text() does; "–" if it is not finite.
+[[nodiscard]] std::string html_fixed(double value, int digits);
+
+/// Returns a number as general_text() does; "–" if it is not finite.
+[[nodiscard]] std::string html_general(double value, int digits);
 
 /// Returns a number without fractions, with commas between thousands.
 [[nodiscard]] std::string grouped(double value);

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <limits>
 
+#include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/train/detail/png_encoder.hpp"
 #include "dptk/train/tensorboard_file.hpp"
@@ -56,15 +56,16 @@ DPTK_INLINE std::string png_data_uri(const Image& image) {
     return "data:image/png;base64," + base64(encode_png(image));
 }
 
-DPTK_INLINE std::string formatted(const char* format, double value) {
-    if (!std::isfinite(value)) return "–";
-    char digits[64];
-    std::snprintf(digits, sizeof digits, format, value);
-    return digits;
+DPTK_INLINE std::string html_fixed(double value, int digits) {
+    return std::isfinite(value) ? fixed_text(value, digits) : "–";
+}
+
+DPTK_INLINE std::string html_general(double value, int digits) {
+    return std::isfinite(value) ? general_text(value, digits) : "–";
 }
 
 DPTK_INLINE std::string grouped(double value) {
-    std::string digits = formatted("%.0f", value);
+    std::string digits = html_fixed(value, 0);
     if (!std::isfinite(value)) return digits;
     const std::size_t first = digits.front() == '-' ? 1 : 0;
     for (std::size_t place = digits.size(); place > first + 3;) digits.insert(place -= 3, ",");
@@ -97,27 +98,27 @@ struct PlotArea {
     double x0, x1, y0, y1;  // the values at the ends of the axes
 
     [[nodiscard]] std::string x(double value) const {
-        return formatted("%.1f", left + (value - x0) / (x1 - x0) * (right - left));
+        return html_fixed(left + (value - x0) / (x1 - x0) * (right - left), 1);
     }
     [[nodiscard]] std::string y(double value) const {
-        return formatted("%.1f", bottom - (value - y0) / (y1 - y0) * (bottom - top));
+        return html_fixed(bottom - (value - y0) / (y1 - y0) * (bottom - top), 1);
     }
 };
 
 /// Appends an axis tick with its label, and for the y axis a line through the plot.
 DPTK_INLINE void append_ticks(std::string& out, const PlotArea& area, const std::vector<double>& x_ticks,
                               const std::vector<double>& y_ticks) {
-    const std::string left = formatted("%.1f", area.left), right = formatted("%.1f", area.right);
+    const std::string left = html_fixed(area.left, 1), right = html_fixed(area.right, 1);
     for (const double tick : y_ticks) {
         const std::string y = area.y(tick);
         out += text("<line class=\"grid\" x1=\"", left, "\" x2=\"", right, "\" y1=\"", y, "\" y2=\"", y,
-                    "\"/><text class=\"y\" x=\"", area.left - 6, "\" y=\"", y, "\">", formatted("%.6g", tick),
+                    "\"/><text class=\"y\" x=\"", area.left - 6, "\" y=\"", y, "\">", html_general(tick, 6),
                     "</text>\n");
     }
     for (const double tick : x_ticks)
         if (tick >= area.x0 && tick <= area.x1)
             out += text("<text class=\"x\" x=\"", area.x(tick), "\" y=\"", area.bottom + 17, "\">",
-                        formatted("%.6g", tick), "</text>\n");
+                        html_general(tick, 6), "</text>\n");
 }
 
 /// Appends a line, which is interrupted where values are not finite, and points, if they are few.
@@ -132,7 +133,7 @@ DPTK_INLINE void append_line(std::string& out, const PlotArea& area, const std::
             const std::string x = area.x(epochs[i]), y = area.y(value);
             path += text(is_drawing ? "L" : "M", x, " ", y);
             points += text("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"2.5\"><title>epoch ", epochs[i], ", ",
-                           html_escaped(line.name), ": ", formatted("%.6g", value), "</title></circle>\n");
+                           html_escaped(line.name), ": ", html_general(value, 6), "</title></circle>\n");
         }
         is_drawing = is_shown(value);
     }
@@ -165,7 +166,7 @@ DPTK_INLINE std::string to_html(const LineChart& chart) {
     if (chart.epochs.empty()) return text("<figure><h3>", title, "</h3></figure>\n");
     std::vector<double> y_ticks;
     const PlotArea area = area_of(chart, y_ticks);
-    const std::string middle = formatted("%.1f", (area.top + area.bottom) / 2);
+    const std::string middle = html_fixed((area.top + area.bottom) / 2, 1);
     std::string out = text("<figure><h3>", title, "</h3>\n<svg viewBox=\"0 0 ", area.width, " ", area.height,
                            "\" role=\"img\" aria-label=\"", title, " by epoch\">\n");
     append_ticks(out, area, axis_ticks(area.x0, area.x1, 8, true), y_ticks);
