@@ -46,7 +46,7 @@ int main() {
     net.set_mode(dptk::nn::Mode::evaluate);
     std::size_t correct = 0;
     for (const auto& [points, labels] : batches)
-        correct += dptk::nn::softmax_cross_entropy(net.forward(points), labels, gradient).correct;
+        correct += *dptk::nn::softmax_cross_entropy(net.forward(points), labels, gradient).correct;
     correct = group.all_reduce_value(correct);
     if (group.rank() == 0) std::printf("%zu of %zu test points are correct\n", correct, test.size());
 }

@@ -321,7 +321,7 @@ TEST_CASE("the loss is the host's" * doctest::skip(is_launched())) {
         const LossTotals totals = loss.fetch();
         CHECK(totals.samples == 66);
         CHECK(totals.loss == doctest::Approx(expected.loss * 66).epsilon(1e-6));
-        CHECK(totals.correct == static_cast<double>(2 * expected.correct));
+        CHECK(totals.correct == static_cast<double>(2 * *expected.correct));
         CHECK(distance(on_host(gradient, stream), expected_gradient.values()) < 1e-6);
         loss.reset();
         CHECK(loss.fetch().samples == 0);

@@ -66,7 +66,7 @@ void check_torch_case(const TorchCase& c, double tolerance) {
         for (std::size_t i = 0; i < c.batch; ++i) labels[i] = static_cast<int>(i * 7 % output.shape()[1]);
         const LossResult result = softmax_cross_entropy(output, labels, gradient);
         CHECK(std::abs(result.loss - torch_output(c.name + "/loss")[0]) < tolerance * result.loss);
-        CHECK(static_cast<double>(result.correct) == torch_output(c.name + "/correct")[0]);
+        CHECK(static_cast<double>(*result.correct) == torch_output(c.name + "/correct")[0]);
     }
     net.backward(gradient, InputGradient::compute);
     CHECK(difference(net.input_gradient().values(), torch_output(c.name + "/input_gradient")) < tolerance);

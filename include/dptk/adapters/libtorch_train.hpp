@@ -71,7 +71,7 @@ class TrainableModule {
         }
     }
 
-    /// Returns the mean loss of a batch and the number of correct predictions.
+    /// Returns the mean loss of a batch, and for classifications the number of correct predictions.
     template <class Input, class Target>
     nn::LossResult forward(const std::tuple<Input, Target>& batch, nn::Mode mode) {
         const SignalDelay delay;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -28,8 +29,8 @@ struct LossResult {
     /// The mean over the samples, in nats; with class weights, the weighted mean.
     double loss = 0;
     /// The number of samples whose largest logit is that of their label. Among equal logits, the first
-    /// counts as the largest.
-    std::size_t correct = 0;
+    /// counts as the largest. nullopt if the loss is not that of a classification: there is no accuracy then.
+    std::optional<std::size_t> correct = std::nullopt;
 };
 
 namespace detail {
@@ -116,7 +117,7 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label>
     const bool is_plain = options.weight.empty() && spread == 0;
 
     gradient.resize(logits.shape());
-    LossResult result;
+    LossResult result{.correct = 0};
     const T scale = T{1} / static_cast<T>(all_weights);
     for (std::size_t i = 0; i < n; ++i) {
         const std::span<const T> row = logits.values().subspan(i * classes, classes);
@@ -124,7 +125,7 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label>
         const auto label = static_cast<std::size_t>(labels[i]);
         const std::size_t largest = detail::index_of_largest(row);
         const double log_sum = detail::softmax(row, largest, out) + static_cast<double>(row[largest]);
-        if (largest == label) ++result.correct;
+        if (largest == label) ++*result.correct;
         if (is_plain) {
             result.loss += log_sum - static_cast<double>(row[label]);
             out[label] -= T{1};

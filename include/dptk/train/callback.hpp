@@ -112,7 +112,9 @@ class TrainingRun {
 /// Functions that a Trainer calls, on all ranks at the same points, so that callbacks may use collectives:
 /// train_begin, [epoch_begin, {batch_begin, gradients, step, train_summary, batch_end}*, test_begin,
 /// test_batch*, test_summary, test_end, epoch_end]*, train_end. Several callbacks are called in the order in
-/// which they were added. Those that a class does not override do nothing.
+/// which they were added. Those that a class does not override do nothing. Each fit() is a new run, in which
+/// status().step is 0 in train_begin() unless Checkpoint has continued an earlier run: a callback then begins
+/// with a new state.
 ///
 ///     struct PrintLoss : dptk::Callback {
 ///         void epoch_end(dptk::TrainingRun& run) override {

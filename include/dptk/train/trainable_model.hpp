@@ -19,7 +19,8 @@ namespace DPTK_NAMESPACE {
 ///       public:
 ///         void for_each_parameter(auto& sink);  // see ddp/parameters.hpp
 ///
-///         /// Returns the mean loss of the samples of a batch, and the number of correct predictions.
+///         /// Returns the mean loss of the samples of a batch, and for classifiers the number of correct
+///         /// predictions.
 ///         dptk::nn::LossResult forward(const std::tuple<dptk::Tensor<float>, std::vector<int>>& batch,
 ///                                      dptk::nn::Mode mode);
 ///

@@ -137,6 +137,7 @@ class Trainer : public TrainingRun {
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
+        continued_.reset();
         dataset_fingerprint_ =
             on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
         call(&Callback::train_begin);

@@ -23,6 +23,10 @@ class AverageWeights : public Callback {
     /// Throws ArgumentError if the decay is not in [0, 1].
     explicit AverageWeights(EMAOptions options = {}) : average_(options) {}
 
+    void train_begin(TrainingRun& run) override {
+        if (run.status().step == 0) average_.set_state({});
+    }
+
     void step(TrainingRun& run) override { average_.update(run.parameters()); }
 
     void test_begin(TrainingRun& run) override { exchange(run); }
@@ -35,6 +39,7 @@ class AverageWeights : public Callback {
     }
 
     void restore(TrainingRun& run, const TrainingState& state) override {
+        average_.set_state({});
         std::vector<std::vector<T>> averages;
         for (std::size_t i = 0; i < run.parameters().size(); ++i) {
             const StateTensor* const tensor = TrainingState::find(state.training, name_of(run, i));

@@ -74,6 +74,7 @@ class HtmlReport : public Callback {
     explicit HtmlReport(std::filesystem::path file, HtmlReportOptions options = {})
         : file_(std::move(file)), options_(std::move(options)) {}
 
+    DPTK_INLINE void train_begin(TrainingRun& run) override;
     DPTK_INLINE void epoch_begin(TrainingRun& run) override;
     DPTK_INLINE void epoch_end(TrainingRun& run) override;
     DPTK_INLINE void save(TrainingRun& run, TrainingState& state) override;

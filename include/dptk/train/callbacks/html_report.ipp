@@ -167,22 +167,28 @@ class HtmlReportPage {
 
   private:
     [[nodiscard]] const Epoch& best() const {
-        return *std::max_element(epochs_.begin(), epochs_.end(), [](const Epoch& a, const Epoch& b) {
-            return a.test_accuracy < b.test_accuracy;
+        return *std::max_element(epochs_.begin(), epochs_.end(), [&](const Epoch& a, const Epoch& b) {
+            return has_accuracy() ? a.test_accuracy < b.test_accuracy : a.test_loss > b.test_loss;
         });
     }
+
+    /// Whether the model reports an accuracy.
+    [[nodiscard]] bool has_accuracy() const { return !std::isnan(epochs_.back().test_accuracy); }
 
     [[nodiscard]] std::string tiles(const TrainingStatus& status) const {
         const auto tile = [](std::string_view name, std::string_view value) {
             return text("<div><dt>", name, "</dt><dd>", value, "</dd></div>\n");
         };
-        std::string out = "<dl class=\"tiles\">\n" + tile("test accuracy", percent(status.test.accuracy));
+        std::string out = "<dl class=\"tiles\">\n";
+        if (has_accuracy()) out += tile("test accuracy", percent(status.test.accuracy));
         if (options_.classes != nullptr &&
             options_.classes->options().top_k < options_.classes->matrix().classes())
             out += tile(text("test accuracy, top ", options_.classes->options().top_k),
                         percent(options_.classes->top_k_accuracy()));
-        out += tile(text("best test accuracy, epoch ", best().epoch), percent(best().test_accuracy)) +
-               tile("test loss", html_fixed(status.test.loss, 4)) +
+        out += has_accuracy()
+                   ? tile(text("best test accuracy, epoch ", best().epoch), percent(best().test_accuracy))
+                   : tile(text("best test loss, epoch ", best().epoch), html_fixed(best().test_loss, 4));
+        out += tile("test loss", html_fixed(status.test.loss, 4)) +
                tile("training loss", html_fixed(status.training.loss, 4)) +
                tile("samples per second",
                     text("<span class=\"time\">", grouped(status.samples_per_second), "</span>"));
@@ -353,7 +359,9 @@ class HtmlReportPage {
                  text("<span class=\"time\">", grouped(e.samples_per_second), "</span>"),
                  html_seconds(e.train_seconds), html_seconds(e.test_seconds)},
                 &e == &best() ? "best" : "");
-        return to_html({"Epochs", "The epoch with the best test accuracy is bold."}, table);
+        return to_html({"Epochs", text("The epoch with the best test ", has_accuracy() ? "accuracy" : "loss",
+                                       " is bold.")},
+                       table);
     }
 
     [[nodiscard]] std::string rank_table(const std::vector<RankTimes>& times) const {
@@ -409,6 +417,10 @@ class HtmlReportPage {
 }
 
 }  // namespace detail
+
+DPTK_INLINE void HtmlReport::train_begin(TrainingRun& run) {
+    if (run.status().step == 0) epochs_.clear();
+}
 
 DPTK_INLINE void HtmlReport::epoch_begin(TrainingRun& run) {
     times_ = run.step_times();

@@ -19,6 +19,7 @@ class MetricsLog : public Callback {
     /// Makes the callback. The file's folder must exist when the first epoch ends.
     explicit MetricsLog(std::string path) : path_(std::move(path)) {}
 
+    void train_begin(TrainingRun& /*run*/) override { is_begun_ = false; }
     DPTK_INLINE void epoch_end(TrainingRun& run) override;
 
   private:

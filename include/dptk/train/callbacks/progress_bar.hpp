@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -41,10 +42,13 @@ class ProgressBar : public Callback {
     void epoch_end(TrainingRun& run) override {
         if (run.group().rank() != 0) return;
         const TrainingStatus& status = run.status();
+        const bool has_accuracy = !std::isnan(status.test.accuracy);
         printer_.line(detail::text("epoch ", status.epoch + 1, '/', status.epochs, ": loss ",
-                                   detail::fixed_text(status.training.loss, 6), ", test accuracy ",
-                                   detail::fixed_text(status.test.accuracy, 4), ", ",
-                                   detail::fixed_text(status.samples_per_second, 0), " samples/s"));
+                                   detail::fixed_text(status.training.loss, 6),
+                                   has_accuracy ? ", test accuracy " : ", test loss ",
+                                   has_accuracy ? detail::fixed_text(status.test.accuracy, 4)
+                                                : detail::fixed_text(status.test.loss, 6),
+                                   ", ", detail::fixed_text(status.samples_per_second, 0), " samples/s"));
     }
 
     void train_end(TrainingRun& run) override {

@@ -59,6 +59,10 @@ class PruneFilters : public Callback {
     /// Returns the plan, or null if the network is not pruned yet.
     [[nodiscard]] const nn::PruningPlan* plan() const noexcept { return masks_ ? &masks_->plan() : nullptr; }
 
+    void train_begin(TrainingRun& run) override {
+        if (run.status().step == 0) masks_.reset();
+    }
+
     /// Throws MismatchError on all ranks if the plans of ranks differ, and Error on all ranks if a score is
     /// not finite.
     void epoch_begin(TrainingRun& run) override {

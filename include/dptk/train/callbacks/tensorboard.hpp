@@ -1,6 +1,7 @@
 /// TensorBoard, a callback that writes the course of a run for TensorBoard.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,15 +29,17 @@ struct TensorBoardOptions {
 
 /// On rank 0, writes loss, learning rate and samples per second within epochs, and loss and accuracy of
 /// training and test after each: the tags loss/train, loss/test, accuracy/train, accuracy/test, lr and
-/// samples_per_second, by step. For models in host memory also gradient_norm, unless the optimizer is
-/// sharded, and waiting_share: the fraction of rank 0's time since the last summary in which it sent
-/// gradients or waited for other ranks, and did not compute. A run that continues repeats no step. All ranks
-/// throw if the file cannot be written.
+/// samples_per_second, by step; without accuracy if the model reports none. For models in host memory also
+/// gradient_norm, unless the optimizer is sharded, and waiting_share: the fraction of rank 0's time since the
+/// last summary in which it sent gradients or waited for other ranks, and did not compute. A run that
+/// continues repeats no step. All ranks throw if the file cannot be written.
 class TensorBoard : public Callback {
   public:
     /// `folder` is made if it does not exist.
     explicit TensorBoard(std::string folder, TensorBoardOptions options = {})
         : folder_(std::move(folder)), options_(options) {}
+
+    void train_begin(TrainingRun& /*run*/) override { file_.reset(); }
 
     void epoch_begin(TrainingRun& run) override {
         on_rank_0(run, [&](const TrainingStatus& status) {
@@ -60,9 +63,12 @@ class TensorBoard : public Callback {
 
     void epoch_end(TrainingRun& run) override {
         on_rank_0(run, [&](const TrainingStatus& status) {
-            file_->scalar("accuracy/train", status.training.accuracy, status.step);
+            const auto write_accuracy = [&](const char* tag, double accuracy) {
+                if (!std::isnan(accuracy)) file_->scalar(tag, accuracy, status.step);
+            };
+            write_accuracy("accuracy/train", status.training.accuracy);
             file_->scalar("loss/test", status.test.loss, status.step);
-            file_->scalar("accuracy/test", status.test.accuracy, status.step);
+            write_accuracy("accuracy/test", status.test.accuracy);
             if (options_.misclassified != nullptr) write(*options_.misclassified, status.step);
         });
     }

@@ -25,8 +25,9 @@ struct CheckpointOptions {
     std::filesystem::path resume_from = {};
     std::size_t keep_last = 2;     ///< See CheckpointFolderOptions.
     std::int64_t every_steps = 0;  ///< Saves after this number of steps too; 0: only after epochs.
-    /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is.
-    std::optional<Monitor> monitor = Monitor::accuracy;
+    /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is. A monitor
+    /// other than Monitor::automatic that an evaluation does not report is an error on all ranks.
+    std::optional<Monitor> monitor = Monitor::automatic;
     /// Whether rank 0 writes in a background thread, while the run continues with the next steps. The run
     /// only waits for a copy of the state, and for the previous checkpoint. A sharded optimizer's state is
     /// written while the run waits, since rank 0 has no copy of it.

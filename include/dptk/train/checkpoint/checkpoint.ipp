@@ -97,13 +97,15 @@ DPTK_INLINE void broadcast_state(ProcessGroup& group, TrainingState& state) {
 DPTK_INLINE Checkpoint::Checkpoint(std::filesystem::path folder, CheckpointOptions options)
     : path_(std::move(folder)),
       options_(std::move(options)),
-      best_(options_.monitor.value_or(Monitor::accuracy)) {}
+      best_(options_.monitor.value_or(Monitor::automatic)) {}
 
 DPTK_INLINE Checkpoint::~Checkpoint() = default;
 DPTK_INLINE Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
 DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     ProcessGroup& group = run.group();
+    if (run.status().step == 0) best_ = detail::BestResult(options_.monitor.value_or(Monitor::automatic));
+    saved_step_ = -1;
     std::optional<TrainingState> state;
     on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
@@ -155,6 +157,8 @@ DPTK_INLINE void Checkpoint::batch_end(TrainingRun& run) {
 }
 
 DPTK_INLINE void Checkpoint::epoch_end(TrainingRun& run) {
+    if (options_.monitor.value_or(Monitor::automatic) != Monitor::automatic)
+        best_.require_reported(run, "Checkpoint");
     write(run, best_.update(run.status().test) && options_.monitor.has_value());
 }
 

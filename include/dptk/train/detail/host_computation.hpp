@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/nn/loss.hpp"
 #include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -25,16 +27,17 @@ class HostComputation {
     /// Sums over this rank's samples.
     struct Totals {
         double loss = 0;
-        double correct = 0;
+        double correct = 0;  // NaN if the model has no accuracy
         double samples = 0;
 
         void reset() { *this = {}; }
         [[nodiscard]] const Totals& fetch() const noexcept { return *this; }
 
-        /// Adds a batch, from its mean loss.
-        void add(double mean_loss, std::size_t correct_predictions, std::size_t batch_size) {
-            loss += mean_loss * static_cast<double>(batch_size);
-            correct += static_cast<double>(correct_predictions);
+        /// Adds a batch.
+        void add(const nn::LossResult& result, std::size_t batch_size) {
+            loss += result.loss * static_cast<double>(batch_size);
+            correct += result.correct ? static_cast<double>(*result.correct)
+                                      : std::numeric_limits<double>::quiet_NaN();
             samples += static_cast<double>(batch_size);
         }
     };

@@ -109,7 +109,7 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
         batch_ = &batch;
         logits_ = &logits;
         const nn::LossResult result = nn::softmax_cross_entropy(logits, batch.labels, output_gradient_);
-        totals.add(result.loss, result.correct, batch.labels.size());
+        totals.add(result, batch.labels.size());
     }
 
     [[nodiscard]] BatchOutputs outputs(std::size_t samples) const {

@@ -213,7 +213,7 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
             "dptk/train/trainable_model.hpp tells their type");
         const nn::LossResult result = model_.forward(batches.batch(), mode_);
         image_ = [&batch = batches.batch()](std::size_t i) { return image_in(batch, i); };
-        totals.add(result.loss, result.correct, batches.samples());
+        totals.add(result, batches.samples());
     }
 
     [[nodiscard]] BatchOutputs outputs(std::size_t samples) const {
