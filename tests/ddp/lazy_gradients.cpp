@@ -147,6 +147,22 @@ TEST_CASE(
     });
 }
 
+TEST_CASE("a lazy gradient that is replaced or freed after its mark is an error on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(2);
+        DistributedDataParallel ddp(group, model, {.bucket_cap_mb = 1e-6, .ready = Ready::marked});
+        for (const bool is_freed : {false, true}) {
+            for (std::size_t i = 2; i-- > 0;) ddp.mark_ready(i, model.backward(i, 1));
+            if (group.rank() == group.size() - 1) is_freed ? model.zero_grad() : void(model.backward(1, 2));
+            std::string text;
+            CHECK(test::throws<ArgumentError>(
+                text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+            CHECK_MESSAGE(test::contains(text, is_freed ? "gradient p0 has moved" : "gradient p1 has moved"),
+                          text);
+        }
+    });
+}
+
 TEST_CASE("a lazy gradient is marked with its address, and no other gradient is") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel late(2);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -282,6 +283,38 @@ TEST_CASE(
                 if (odd) values.pop_back(), gradients.pop_back();
                 step();
             });
+        }
+    });
+}
+
+TEST_CASE(
+    "a gradient that is moved or resized during a step is an error on all ranks, and is not written to") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const bool odd = group.rank() == culprit(group);
+        for (const double cap :
+             {1.0 / (1024 * 1024), 25.0}) {  // each gradient in its own bucket, or all in one
+            Vectors values = {{1}, {2}}, gradients = values, before;
+            dptk::DistributedDataParallel ddp(group, values, gradients,
+                                              {.bucket_cap_mb = cap, .ready = Ready::marked});
+            const auto step = [&](std::size_t moved, bool is_marked_before, std::size_t size) {
+                const auto move = [&] {
+                    if (odd) before.push_back(std::exchange(gradients[moved], std::vector<float>(size, 9)));
+                };
+                for (std::vector<float>& gradient : gradients) gradient.assign(1, odd ? 5 : 0);
+                ddp.begin_step();
+                ddp.mark_ready(1);
+                if (!is_marked_before) move();
+                ddp.mark_ready(0);
+                if (is_marked_before) move();
+                if (size == 2) values[moved].resize(2);
+                ddp.synchronize();
+            };
+            check_agreed<dptk::ArgumentError>(group, {"gradient [1] has moved"}, [&] { step(1, true, 1); });
+            check_agreed<dptk::ArgumentError>(group, {"gradient [0] has moved"}, [&] { step(0, true, 1); });
+            check_agreed<dptk::ArgumentError>(group, {"gradient [0] has moved"}, [&] { step(0, false, 1); });
+            check_agreed<dptk::ArgumentError>(group, {"parameter [1] was 1 x f32"},
+                                              [&] { step(1, true, 2); });
+            for (const std::vector<float>& memory : before) CHECK(memory[0] == 5);
         }
     });
 }
