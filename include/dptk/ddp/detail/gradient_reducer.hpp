@@ -234,6 +234,9 @@ class GradientReducer {
 
     void read_addresses(LazyGradients lazy = LazyGradients::to_be_marked);
 
+    /// Re-reads the addresses at the end of a step with marks. Notes gradients that have moved.
+    void read_addresses_again();
+
     void begin_among_ranks();
 
     /// In steps that compare the parameters' values between the ranks, computes this rank's hash. Collective,

@@ -381,6 +381,17 @@ DPTK_INLINE void GradientReducer::read_addresses(LazyGradients lazy) {
     }
 }
 
+DPTK_INLINE void GradientReducer::read_addresses_again() {
+    if (!own_.has_addresses) return;
+    const auto is_ready = [&](std::size_t i) { return marks_[i] == State::ready; };
+    try {
+        parameters_.read_addresses_again(is_ready, options_.gradient_as_bucket_view);
+    } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
+        own_.note(error.what(), parameter_of(error));
+        own_.has_addresses = false;
+    }
+}
+
 DPTK_INLINE void GradientReducer::begin_among_ranks() {
     if (steps_->is_captured()) check_capturable();
     hash_values();
@@ -549,7 +560,11 @@ DPTK_INLINE void GradientReducer::find_gradients() {
 DPTK_INLINE void GradientReducer::end_step() {
     clock_->end_compute();
     const trace::Span span("synchronize");
-    if (!is_marked()) read_addresses();
+    if (is_marked()) {
+        read_addresses_again();
+    } else {
+        read_addresses();
+    }
     if (!may_proceed()) throw_problems();
     check_lazy_gradients();
     while (steps_->next() < buckets_.size()) launch();

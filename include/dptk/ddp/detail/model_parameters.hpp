@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,11 @@ class ModelParameters {
 
     /// Re-reads all addresses, and asks for those of lazy gradients that exist.
     void read_all_addresses();
+
+    /// Re-reads all addresses at the end of a step with marks. Throws ArgumentError as read_addresses() does,
+    /// or if a gradient for which is_marked(i) is true has moved since the step began, since its elements may
+    /// have been read at the previous address. With `keeps_lazy`, lazy gradients are not asked for.
+    void read_addresses_again(const std::function<bool(std::size_t)>& is_marked, bool keeps_lazy);
 
     /// Sets the address of a lazy gradient for this step.
     void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }

@@ -38,6 +38,23 @@ DPTK_INLINE void ModelParameters::read_addresses() {
     refs_ = std::move(now);
 }
 
+DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(std::size_t)>& is_marked,
+                                                       bool keeps_lazy) {
+    std::vector<void*> before(size());
+    for (std::size_t i = 0; i < size(); ++i) before[i] = refs_[i].gradient;
+    read_addresses();
+    for (std::size_t i = 0; i < size(); ++i) {
+        ParameterRef& parameter = refs_[i];
+        if (parameter.lazy_gradient && before[i] != nullptr)
+            parameter.gradient = keeps_lazy ? before[i] : parameter.lazy_gradient(IfMissing::null);
+        if (parameter.gradient != before[i] && is_marked(i))
+            throw ArgumentError(text("gradient ", parameter.name,
+                                     " has moved in memory since the step began: under Ready::marked, "
+                                     "gradients must stay where they are until synchronize() returns"),
+                                {.parameter = parameter.name});
+    }
+}
+
 DPTK_INLINE void ModelParameters::check_ties(const std::vector<ParameterRef>& now) const {
     const TiedParameters ties(now);
     const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
