@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,6 +47,74 @@ TEST_CASE("gradients are marked by their container, by their address, and by the
                 CHECK(net.at("embedding").second == std::vector{mean, mean, mean});
             }
         }
+    });
+}
+
+namespace {
+
+/// A container whose functions are not const.
+struct Block {
+    std::vector<float> elements;
+
+    float* data() { return elements.data(); }
+    float* begin() { return elements.data(); }
+    float* end() { return elements.data() + elements.size(); }
+    std::size_t size() { return elements.size(); }
+};
+
+/// A part of a model.
+struct Layer {
+    Block weight{{1, 2}}, weight_gradient{{0, 0}};
+    std::vector<float> bias{3}, bias_gradient{0};
+
+    void for_each_parameter(auto& sink) {
+        sink("weight", weight, weight_gradient);
+        sink("bias", bias, bias_gradient);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("whatever can be a gradient can be marked: containers, pointers to them, pairs, and whole layers") {
+    test::on_ranks([](ProcessGroup& group) {
+        struct Model {
+            Layer layer, second;
+            std::unique_ptr<Block> value = std::make_unique<Block>(Block{{1}}),
+                                   gradient = std::make_unique<Block>(Block{{0}});
+            std::pair<std::vector<float>, std::vector<float>> pair{{1}, {0}};
+
+            void for_each_parameter(dptk::ParameterSink& sink) {
+                sink("layer", layer);
+                sink("layers", std::tie(second));
+                sink("pointer", *value, *gradient);
+                sink("pair", pair);
+            }
+        } model;
+        dptk::DistributedDataParallel ddp(group, model, {.ready = Ready::marked});
+        CHECK(ddp.index_of("layer.weight") == 0);
+        CHECK(ddp.index_of("layers[0].bias") == 3);
+        CHECK(ddp.index_of("pair") == 5);
+        const auto rank = static_cast<float>(group.rank());
+        model.layer.weight_gradient.elements = {rank, rank};
+        model.layer.bias_gradient[0] = model.second.bias_gradient[0] = model.pair.second[0] = rank;
+        for (int step = 0; step < 2; ++step) {
+            ddp.begin_step();
+            ddp.mark_ready(model.pair);
+            ddp.mark_ready(model.gradient);  // or model.gradient.get()
+            ddp.mark_ready(model.second);
+            ddp.mark_ready(std::as_const(model.layer.bias_gradient));
+            ddp.mark_ready(model.layer.weight_gradient);
+            ddp.synchronize();
+        }
+        const float mean = static_cast<float>(group.size() - 1) / 2;
+        CHECK(model.layer.weight_gradient.elements == std::vector<float>{mean, mean});
+        CHECK(model.second.bias_gradient[0] == mean);
+        CHECK(model.pair.second[0] == mean);
+        Block* const pointer = model.gradient.get();
+        ddp.begin_step();
+        for (const std::size_t i : {0, 1, 2, 3, 5}) ddp.mark_ready(i);
+        ddp.mark_ready(pointer);
+        CHECK_NOTHROW(ddp.synchronize());
     });
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -125,6 +126,25 @@ TEST_CASE(
     CHECK(described(dptk::ParameterSource(several)).back() == "[1].bias [2] f64");
     elsewhere::Model other;
     CHECK(described(dptk::ParameterSource(other)) == Lines{"only [2] f32"});
+}
+
+TEST_CASE("parts of a model have names, with which the names of their parameters begin") {
+    struct {
+        ModelWithMember encoder;
+        std::vector<elsewhere::Model> blocks = std::vector<elsewhere::Model>(2);
+        std::unique_ptr<elsewhere::Model> head = std::make_unique<elsewhere::Model>();
+        std::pair<std::vector<float>, std::vector<float>> scale = {{1}, {1}};
+
+        void for_each_parameter(dptk::ParameterSink& sink) {
+            sink("encoder", encoder);
+            sink("blocks", blocks);
+            sink("head", head);
+            sink("scale", scale);
+        }
+    } model;
+    CHECK(described(dptk::ParameterSource(model)) ==
+          Lines{"encoder.weight [2, 3] f64", "encoder.bias [2] f64", "blocks[0].only [2] f32",
+                "blocks[1].only [2] f32", "head.only [2] f32", "scale [1] f32"});
 }
 
 TEST_CASE("addresses are re-read each time") {
