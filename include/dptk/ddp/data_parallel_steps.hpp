@@ -3,11 +3,13 @@
 /// with synchronize().
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <ranges>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/no_sync.hpp"
+#include "dptk/ddp/parameters.hpp"
 #include "dptk/ddp/statistics.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -28,7 +31,8 @@ struct JoinRound;
 
 /// A container that contains one gradient, whose first element identifies the gradient.
 template <class R>
-concept GradientRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>;
+concept GradientRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
 }  // namespace detail
 
@@ -58,14 +62,27 @@ class DataParallelSteps {
     /// Reports that the gradient that begins at this address is complete. For Ready::marked. May be called
     /// from any thread. If several parameters are tied, each call marks the next of them.
     template <class T>
+        requires Element<std::remove_const_t<T>> || std::is_void_v<T>
     void mark_ready(T* gradient) {
         mark_ready_at(gradient);
     }
 
-    /// Reports that the gradient in this container is complete: ddp.mark_ready(layer.weight_gradient).
-    template <detail::GradientRange R>
-    void mark_ready(const R& gradient) {
-        mark_ready_at(std::ranges::data(gradient));
+    /// Reports that the gradients in this container are complete: ddp.mark_ready(layer.weight_gradient). The
+    /// container is whatever the constructor accepts: a gradient, a pointer to one, a pair of value and
+    /// gradient, or a part of the model, whose gradients are all marked.
+    template <class Gradients>
+        requires(!std::convertible_to<Gradients, std::size_t>)
+    void mark_ready(Gradients&& gradients) {
+        using G = std::remove_cvref_t<Gradients>;
+        auto& container = const_cast<G&>(std::as_const(gradients));  // only addresses are read
+        if constexpr (detail::GradientRange<G&>) {
+            mark_ready_at(std::ranges::data(container));
+        } else {
+            ParameterSink sink;
+            for_each_parameter(container, sink);
+            for (const ParameterRef& found : sink.parameters())
+                mark_ready_at(found.gradient != nullptr ? found.gradient : found.value);
+        }
     }
 
     /// Reports that lazy gradient `i` (ParameterRef::lazy_gradient) is complete. It must stay at the

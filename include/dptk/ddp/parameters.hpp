@@ -94,9 +94,9 @@ template <FloatingElements R>
 }  // namespace detail
 
 /// Receives parameters one by one. A model's own for_each_parameter calls it as sink(value), sink(value,
-/// gradient), sink("name", value, gradient), or sink(ParameterRef). Value and gradient are contiguous
-/// ranges, or device memory, of equal size and of any floating-point types, such as float and bfloat16; a
-/// shape() member gives their dimensions.
+/// gradient), sink("name", value, gradient), sink("name", part), or sink(ParameterRef). Value and gradient
+/// are contiguous ranges, or device memory, of equal size and of any floating-point types, such as float and
+/// bfloat16; a shape() member gives their dimensions.
 class ParameterSink {
   public:
     /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
@@ -131,6 +131,12 @@ class ParameterSink {
     void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
         inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
     }
+
+    /// Adds the parameters of a part of the model under a name, which is appended to path() as by inside():
+    /// sink("encoder", encoder_). The part is whatever dptk::for_each_parameter() supports.
+    template <class Part>
+        requires(!detail::FloatingElements<Part&>)
+    void operator()(std::string_view name, Part&& part);
 
     /// Calls visit() with `element` appended to path(), and thereby to the names of the parameters that
     /// visit() adds: inside("[3]", ...) within "weights" makes "weights[3]".
@@ -273,6 +279,12 @@ struct ForEachParameter {
 /// Calls `sink` for every parameter of `model`, always in the same order. The top of this header lists the
 /// supported types. Throws ArgumentError for a null pointer, or if a gradient and its value differ in size.
 inline constexpr detail::access::ForEachParameter for_each_parameter{};
+
+template <class Part>
+    requires(!detail::FloatingElements<Part&>)
+void ParameterSink::operator()(std::string_view name, Part&& part) {
+    inside(name, [&] { for_each_parameter(part, *this); });
+}
 
 }  // namespace DPTK_NAMESPACE
 
