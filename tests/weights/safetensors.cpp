@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/failing_call.hpp"
 #include "support/ranks.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -39,6 +40,16 @@ std::string error_of(const std::filesystem::path& path) {
         const SafetensorsFile file(path);
         return "";
     } catch (const dptk::FormatError& error) {
+        return error.what();
+    }
+}
+
+/// Returns the error that opening a file throws which the system cannot read.
+std::string system_error_of(const std::filesystem::path& path) {
+    try {
+        const SafetensorsFile file(path);
+        return "";
+    } catch (const dptk::BackendError& error) {
         return error.what();
     }
 }
@@ -165,10 +176,26 @@ TEST_CASE("each rule of the format is checked") {
     }
     CHECK(test::contains(error_of(folder.write("zip", "PK\3\4 and more, as torch.save() writes")),
                          "scripts/convert-weights"));
-    CHECK(test::contains(error_of(folder / "nothing"),
+    CHECK(test::contains(system_error_of(folder / "nothing"),
                          "byte 0: expected a readable file, found: No such file"));
-    CHECK(test::contains(error_of(folder / "."), "found: a folder"));
-    CHECK(test::contains(error_of("/dev/null"), "found: no regular file"));
+    CHECK(test::contains(system_error_of(folder / "."), "found: a folder"));
+    CHECK(test::contains(system_error_of("/dev/null"), "found: no regular file"));
+}
+
+TEST_CASE("a file that the system cannot read or write is an error of another type than a damaged file") {
+    const TemporaryFolder folder;
+    const std::string path = write_some(folder);
+    const auto before = test::files_in(folder / "");
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, path, path,
+                                                     [&] { const SafetensorsFile file(path); }) == "");
+    const SafetensorsFile file(path);
+    std::vector<float> weight(6);
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"read"}, path, path, [&] {
+              file.read(*file.find("b.weight"), {weight.data(), 6, dptk::DType::f32});
+          }) == "");
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "write", "fsync", "rename"}, path, path,
+                                                     [&] { write_some(folder); }) == "");
+    CHECK(test::files_in(folder / "") == before);
 }
 
 TEST_CASE("a file is written tensor by tensor, or not at all") {

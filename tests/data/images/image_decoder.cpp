@@ -204,7 +204,7 @@ TEST_CASE("files that cannot be read are errors") {
     const auto problem = [](const std::filesystem::path& path) {
         try {
             static_cast<void>(dptk::read_image(path));
-        } catch (const dptk::FormatError& error) {
+        } catch (const dptk::BackendError& error) {
             return std::string(error.what());
         }
         return std::string();

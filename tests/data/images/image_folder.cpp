@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/failing_call.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -130,7 +131,7 @@ TEST_CASE("class names can be read from a file, which must have as many") {
     CHECK(problem_of([&] { ImageFolder(flowers.root, {.class_names = file}); }) ==
           "ImageFolder: " + file.string() + ": expected 3 class names, as the images have, found 2");
     CHECK(problem_of([&] { ImageFolder(flowers.root, {.class_names = "/no/file"}); }) ==
-          "ImageFolder: cannot read the class names in /no/file");
+          "/no/file: byte 0: expected a readable file, found: No such file or directory");
 }
 
 TEST_CASE("sources without images are errors") {
@@ -244,6 +245,28 @@ TEST_CASE("images that decoders warn of are read, and told once with their numbe
                        "ImageFolder: 4 of 9 images are unusual, and have the pixels that Pillow decodes: " +
                        rose + "/1.jpg" + problem + ", " + rose + "/2.jpg" + problem + ", " + rose + "/3.jpg" +
                        problem + ", ..."});
+}
+
+TEST_CASE("a file or folder that the system cannot read is an error, and is not skipped as damaged") {
+    const Flowers flowers;
+    const ImageFolder images(flowers.root, {.skip_damaged = true});
+    const std::string image = flowers.root / "tulip" / "a.png";
+    const auto load = [&] { static_cast<void>(images[4]); };
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, image, image, load) == "");
+    CHECK(images.skipped() == 0);
+    const auto open = [&](const fs::path& source, const fs::path& class_names) {
+        return [=] { const ImageFolder folder(source, {.class_names = class_names}); };
+    };
+    const std::string list = flowers.root / "list.txt", names = flowers.root / "names.txt";
+    write(list, "tulip/a.png 0\n");
+    write(names, "Tulipa\n");
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, list, list, open(list, "")) == "");
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, names, names, open(list, names)) ==
+          "");
+    const std::string folder = flowers.root / "daisy";
+    CHECK(test::wrong_on_failing<dptk::Error>({"open"}, folder, folder, open(flowers.root, "")) == "");
+    fs::create_symlink(std::string(300, 'x'), flowers.root / "unknown");  // a name that no file can have
+    CHECK(problem_of(open(flowers.root, "")).find("/unknown: File name too long") != std::string::npos);
 }
 
 TEST_CASE("the fingerprint depends on names and labels, and not on where the folder is") {

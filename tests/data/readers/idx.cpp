@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/readers/files.hpp"
+#include "support/failing_call.hpp"
 
 namespace {
 
@@ -100,10 +101,19 @@ TEST_CASE("a dimension of zero makes an array without elements") {
     CHECK(array.bytes.empty());
 }
 
-TEST_CASE("a file that is missing or a folder is a format error with the system's reason") {
+TEST_CASE("a file that the system cannot read is an error with its reason, of another type than damage") {
     const TemporaryFolder folder;
-    CHECK(fails_at(folder / "missing", 0, "No such file or directory"));
-    CHECK(fails_at(folder / "", 0, "Is a directory"));
+    const std::string digits = DPTK_EXAMPLE_DATA_DIR "/digits/train-images-idx3-ubyte.gz";
+    const auto read = [](const std::string& path) {
+        return [path] { static_cast<void>(dptk::read_idx(path)); };
+    };
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, digits, digits, read(digits)) == "");
+    CHECK_THROWS_WITH_AS(read(folder / "missing")(),
+                         ((folder / "missing").string() +
+                          ": byte 0: expected a readable file, found: No such file or directory")
+                             .c_str(),
+                         dptk::BackendError);
+    CHECK_THROWS_AS(read(folder / "")(), dptk::BackendError);
 }
 
 TEST_CASE("a file cut anywhere in its header or data is refused, at the byte where it ends") {

@@ -1,5 +1,6 @@
 // Tests the files of checkpoints.
 #include <doctest/doctest.h>
+#include <dptk/core/detail/crc32c.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/train/checkpoint/checkpoint_folder.hpp>
 #include <dptk/weights/safetensors.hpp>
@@ -8,9 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "support/failing_call.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -213,4 +216,70 @@ TEST_CASE("a full disk is an error, and leaves the checkpoints before it as they
     CHECK(first_value(CheckpointFolder::load(folder / "run/step-00000001")) == 1);
     CHECK_THROWS_AS(static_cast<void>(CheckpointFolder::load(folder / "run/step-00000007")),
                     dptk::FormatError);
+}
+
+TEST_CASE("a checkpoint that the system cannot read is an error, and is not passed over") {
+    const TemporaryFolder folder;
+    const CheckpointFolder checkpoints(folder / "run");
+    save(checkpoints, state_of(1), 1);
+    save(checkpoints, state_of(2), 2);
+    const auto before = test::files_in(folder / "run");
+    const auto load = [&] {
+        std::vector<std::string> remarks;
+        static_cast<void>(checkpoints.load_newest(remarks));
+    };
+    for (const char* name :
+         {"state.json", "model.safetensors", "training.safetensors", "optimizer.safetensors"}) {
+        const std::string path = folder / (std::string("run/step-00000002/") + name);
+        CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "read"}, path, path, load) == "");
+    }
+    const std::string run = folder / "run";
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"open"}, run, run, load) == "");
+    CHECK(test::files_in(folder / "run") == before);
+}
+
+TEST_CASE("a checkpoint that the system cannot write is an error, and the folder remains as it was") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    save(checkpoints, state_of(1), 1);
+    save(checkpoints, state_of(2), 2);
+    checkpoints.mark_best(1);
+    const auto before = test::files_in(folder / "run");
+    const auto save_again = [&] { save(checkpoints, state_of(3), 2); };
+    for (const char* name :
+         {"state.json", "model.safetensors", "training.safetensors", "optimizer.safetensors"}) {
+        const std::string path = folder / (std::string("run/step-00000002.part/") + name);
+        CHECK(test::wrong_on_failing<dptk::BackendError>({"open", "write", "fsync", "rename"}, path, path,
+                                                         save_again) == "");
+    }
+    const std::string step = folder / "run/step-00000002", best = folder / "run/best";
+    CHECK(test::wrong_on_failing<dptk::BackendError>({"rename"}, step + ".old", step, save_again) == "");
+    const auto mark = [&] { checkpoints.mark_best(2); };
+    for (const char* ending : {".old", ".part"})  // of the two renames that replace a folder
+        CHECK(test::wrong_on_failing<dptk::BackendError>({"rename"}, best + ending, best, mark) == "");
+    CHECK(test::files_in(folder / "run") == before);
+}
+
+TEST_CASE("a checkpoint that a newer dptk has written is an error, and is not passed over") {
+    const TemporaryFolder folder;
+    const CheckpointFolder checkpoints(folder / "run");
+    save(checkpoints, state_of(1), 1);
+    save(checkpoints, state_of(2), 2);
+    const std::filesystem::path path = folder / "run/step-00000002/state.json";
+    auto json = nlohmann::ordered_json::parse(std::ifstream(path));
+    json.erase("crc32c");
+    json["format"] = 2;
+    json["dptk"] = "9.8.7";
+    json["crc32c"] = dptk::detail::crc32c(json.dump());
+    std::ofstream(path) << json.dump(1) << '\n';
+    std::vector<std::string> remarks;
+    std::string text;
+    try {
+        static_cast<void>(checkpoints.load_newest(remarks));
+    } catch (const dptk::FormatError&) {
+    } catch (const dptk::Error& error) {
+        text = error.what();
+    }
+    CHECK(text ==
+          path.string() + ": expected format 1, found 2, which dptk 9.8.7 has written: use that version");
 }

@@ -24,6 +24,7 @@
 
 #include "model.hpp"
 #include "support/agreed_errors.hpp"
+#include "support/failing_call.hpp"
 #include "support/file_size_limit.hpp"
 #include "support/interrupted_run.hpp"
 #include "support/ranks.hpp"
@@ -403,6 +404,48 @@ TEST_CASE("a checkpoint of another run, and one that cannot be written, are erro
         });
         CHECK(dptk::CheckpointFolder(folder / "run").steps() == std::vector<std::int64_t>{3});
     }
+}
+
+TEST_CASE(
+    "a checkpoint that the system cannot read is an error on all ranks, and the folder remains as it was") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        train(group, folder / "run", 3);
+        train(group, folder / "run", 5);
+    });
+    const auto before = test::files_in(folder / "run");
+    for (const char* function : {"open", "read"}) {
+        for (const auto& [error, number] : test::system_errors) {
+            const test::FailingCall failing(function, error, "step-00000005/model.safetensors");
+            dptk::launch_threads(2, [&](ProcessGroup& group) {
+                std::string message;
+                CHECK(test::throws<dptk::Error>(
+                    message, [&] { train(group, folder / "run", 9); }, test::Agreed::yes));
+                CHECK(test::contains(message, "step-00000005/model.safetensors: "));
+                CHECK(test::contains(message, dptk::detail::errno_text(number)));
+            });
+        }
+    }
+    CHECK(test::files_in(folder / "run") == before);
+}
+
+TEST_CASE("a log that the system cannot read is an error, and remains as it was") {
+    const TemporaryFolder folder;
+    const std::string log = folder / "log.csv";
+    const auto train_until = [&](int epochs) {
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer trainer(group, net, test::small_options(epochs));
+            trainer.add(dptk::Checkpoint(folder / "run"));
+            trainer.add(dptk::MetricsLog(log));
+            trainer.fit(test::digits("test"), test::digits("test"));
+        });
+    };
+    train_until(1);
+    const auto before = test::files_in(folder / "");
+    const test::FailingCall failing("read", "EIO", log);
+    CHECK_THROWS_WITH_AS(train_until(2), doctest::Contains("log.csv: byte 0: "), dptk::Error);
+    CHECK(test::files_in(folder / "").at(log) == before.at(log));
 }
 
 TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
