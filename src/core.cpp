@@ -18,7 +18,7 @@
 #include "dptk/core/trace.ipp"
 #include "dptk/data/computed_permutation.ipp"
 #include "dptk/data/data_loader.ipp"
-#include "dptk/data/detail/file_bytes.ipp"
+#include "dptk/data/detail/input_file.ipp"
 #include "dptk/data/detail/prefetch_queue.ipp"
 #include "dptk/data/distributed_sampler.ipp"
 #include "dptk/data/host_dataset.ipp"

@@ -159,8 +159,7 @@ Images load_data(const Options& options) {
         if (!dir.empty() && has_folders_of_images(dir))
             throw dptk::ArgumentError("--data: " + dir.string() +
                                       " has folders of images: add --dataset images");
-        if (dynamic_cast<const dptk::FormatError*>(&error) == nullptr) throw;
-        throw dptk::FormatError(std::string(error.what()) + "; --data must be " + files);
+        throw dptk::Error(std::string(error.what()) + "; --data must be " + files);
     }
 }
 

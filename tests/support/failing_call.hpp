@@ -21,8 +21,8 @@ namespace test {
 inline const std::pair<const char*, int> system_errors[] = {
     {"EACCES", EACCES}, {"ESTALE", ESTALE}, {"EMFILE", EMFILE}, {"EIO", EIO}, {"ENOMEM", ENOMEM}};
 
-/// Until the end of the scope, calls of this kind (open, read, write, fsync, rename) fail for files whose path
-/// contains `path`.
+/// Until the end of the scope, calls of this kind (open, read, write, fsync, rename) fail for files whose
+/// path contains `path`.
 class FailingCall {
   public:
     FailingCall(const std::string& function, const std::string& error, const std::string& path) {
@@ -45,8 +45,8 @@ class FailingCall {
 }
 
 /// For each of the errors and each kind of call, lets the call fail on files whose path contains `path`.
-/// Returns the cases in which `fn` does not throw an E whose text has `named` and the system's reason, each on
-/// a line.
+/// Returns the cases in which `fn` does not throw an E whose text has `named` and the system's reason, each
+/// on a line.
 template <class E, class Fn>
 [[nodiscard]] std::string wrong_on_failing(std::initializer_list<const char*> functions,
                                            const std::string& path, const std::string& named, Fn&& fn) {

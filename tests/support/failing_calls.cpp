@@ -1,7 +1,7 @@
-// A shared library that makes calls of the operating system fail. It is linked to test programs, and preloaded
-// (LD_PRELOAD) into other programs. The environment variable DPTK_TEST_FAIL, which is read in each call, is
-// FUNCTION:ERROR:PATH, such as read:EIO:model.safetensors. FUNCTION is open, read, write, fsync or rename, and
-// stands for all calls of that kind; those on a file whose path contains PATH fail with ERROR.
+// A shared library that makes calls of the operating system fail. It is linked to test programs, and
+// preloaded (LD_PRELOAD) into other programs. The environment variable DPTK_TEST_FAIL, which is read in each
+// call, is FUNCTION:ERROR:PATH, such as read:EIO:model.safetensors. FUNCTION is open, read, write, fsync or
+// rename, and stands for all calls of that kind; those on a file whose path contains PATH fail with ERROR.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -71,33 +71,33 @@ mode_t mode_of(int flags, va_list arguments) {
 
 extern "C" {
 
-#define DPTK_TEST_OPEN(name)                                                     \
-    int name(const char* path, int flags, ...) {                                 \
-        va_list arguments;                                                       \
-        va_start(arguments, flags);                                              \
-        const mode_t mode = mode_of(flags, arguments);                           \
-        va_end(arguments);                                                       \
-        static auto* const real = next<int(const char*, int, ...)>(#name);       \
-        return fails("open", path) ? -1 : real(path, flags, mode);               \
+#define DPTK_TEST_OPEN(name)                                               \
+    int name(const char* path, int flags, ...) {                           \
+        va_list arguments;                                                 \
+        va_start(arguments, flags);                                        \
+        const mode_t mode = mode_of(flags, arguments);                     \
+        va_end(arguments);                                                 \
+        static auto* const real = next<int(const char*, int, ...)>(#name); \
+        return fails("open", path) ? -1 : real(path, flags, mode);         \
     }
-#define DPTK_TEST_OPENAT(name)                                                   \
-    int name(int folder, const char* path, int flags, ...) {                     \
-        va_list arguments;                                                       \
-        va_start(arguments, flags);                                              \
-        const mode_t mode = mode_of(flags, arguments);                           \
-        va_end(arguments);                                                       \
-        static auto* const real = next<int(int, const char*, int, ...)>(#name);  \
-        return fails("open", path) ? -1 : real(folder, path, flags, mode);       \
+#define DPTK_TEST_OPENAT(name)                                                  \
+    int name(int folder, const char* path, int flags, ...) {                    \
+        va_list arguments;                                                      \
+        va_start(arguments, flags);                                             \
+        const mode_t mode = mode_of(flags, arguments);                          \
+        va_end(arguments);                                                      \
+        static auto* const real = next<int(int, const char*, int, ...)>(#name); \
+        return fails("open", path) ? -1 : real(folder, path, flags, mode);      \
     }
-#define DPTK_TEST_FOPEN(name)                                                    \
-    FILE* name(const char* path, const char* mode) {                             \
-        static auto* const real = next<FILE*(const char*, const char*)>(#name);  \
-        return fails("open", path) ? nullptr : real(path, mode);                 \
+#define DPTK_TEST_FOPEN(name)                                                   \
+    FILE* name(const char* path, const char* mode) {                            \
+        static auto* const real = next<FILE*(const char*, const char*)>(#name); \
+        return fails("open", path) ? nullptr : real(path, mode);                \
     }
-#define DPTK_TEST_CALL(kind, result, name, parameters, arguments)                \
-    result name parameters {                                                     \
-        static auto* const real = next<result parameters>(#name);                \
-        return fails(kind, file) ? -1 : real arguments;                          \
+#define DPTK_TEST_CALL(kind, result, name, parameters, arguments) \
+    result name parameters {                                      \
+        static auto* const real = next<result parameters>(#name); \
+        return fails(kind, file) ? -1 : real arguments;           \
     }
 
 DPTK_TEST_OPEN(open)

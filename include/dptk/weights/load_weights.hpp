@@ -86,7 +86,7 @@ template <class Net>
 /// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
 /// floating-point type are converted. A prefix "module." of the file's names is taken off. Call it on every
 /// rank; it is not collective. Throws ArgumentError, before any value is set, if names, shapes or types
-/// differ and `match` is exact, and FormatError if the file cannot be read.
+/// differ and `match` is exact, and what SafetensorsFile::read() throws.
 template <class Net>
 LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = Match::exact) {
     using Scalar = typename Net::Scalar;

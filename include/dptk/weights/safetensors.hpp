@@ -21,8 +21,8 @@ namespace DPTK_NAMESPACE {
 /// A file that is open for reading. The constructor reads the header; elements are read when they are needed.
 class SafetensorsFile {
   public:
-    /// Opens the file. Throws FormatError if it cannot be read, or does not match the format: its header must
-    /// be valid, and the tensors must fill the rest of the file without gaps.
+    /// Opens the file. Throws BackendError if it cannot be read, and FormatError if it does not match the
+    /// format: its header must be valid, and the tensors must fill the rest of the file without gaps.
     explicit SafetensorsFile(std::filesystem::path path);
     ~SafetensorsFile();
     SafetensorsFile(SafetensorsFile&&) noexcept;
@@ -43,7 +43,7 @@ class SafetensorsFile {
     /// Reads a tensor of this file into host memory for as many elements, row-major, and converts each
     /// element to the dtype of `to`, if both are floating-point types. Several threads may read at the same
     /// time. Blocks. Throws ArgumentError if the numbers of elements differ or the elements cannot be
-    /// converted, and FormatError if the bytes cannot be read.
+    /// converted, BackendError if the bytes cannot be read, and FormatError if the file has become shorter.
     void read(const SafetensorsEntry& entry, const Buffer& to) const;
 
   private:

@@ -2,62 +2,32 @@
 
 #include "dptk/weights/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/control/net/socket.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/data/detail/input_file.hpp"
 #include "dptk/weights/detail/safetensors_header.hpp"
 
 namespace DPTK_NAMESPACE {
 
-struct SafetensorsFile::File {
-    detail::FileDescriptor descriptor;
-
-    /// Reads bytes at an offset. Returns how many there are.
-    [[nodiscard]] std::size_t read(void* to, std::size_t bytes, std::size_t offset,
-                                   const std::filesystem::path& path) const {
-        std::size_t done = 0;
-        while (done < bytes) {
-            const ssize_t got = ::pread(descriptor.number(), static_cast<std::byte*>(to) + done, bytes - done,
-                                        static_cast<off_t>(offset + done));
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0)
-                detail::throw_bad_safetensors(path, offset + done,
-                                              detail::text("cannot be read: ", detail::errno_text(errno)));
-            if (got == 0) break;
-            done += static_cast<std::size_t>(got);
-        }
-        return done;
-    }
+struct SafetensorsFile::File : detail::InputFile {
+    using InputFile::InputFile;
 };
 
 DPTK_INLINE SafetensorsFile::SafetensorsFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      file_(std::make_unique<File>(
-          detail::FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)))) {
+    : path_(std::move(path)), file_(std::make_unique<File>(path_)) {
     const auto fail = [&](std::size_t offset, std::string_view problem) {
         detail::throw_bad_safetensors(path_, offset, problem);
     };
-    struct stat status {};
-    if (!file_->descriptor.is_open() || fstat(file_->descriptor.number(), &status) != 0)
-        fail(0, detail::text("expected a readable file, found: ", detail::errno_text(errno)));
-    if (!S_ISREG(status.st_mode))
-        fail(0, S_ISDIR(status.st_mode) ? "expected a readable file, found: a folder"
-                                        : "expected a readable file, found: no regular file");
-    const auto size = static_cast<std::size_t>(status.st_size);
+    const std::size_t size = file_->size();
     std::uint64_t length = 0;
     constexpr std::uint64_t longest = 100'000'000;
-    if (file_->read(&length, sizeof length, 0, path_) < sizeof length)
+    if (file_->read(&length, sizeof length, 0) < sizeof length)
         fail(size, "expected the length of a safetensors header, found the end of the file");
     std::array<char, 4> magic{};
     std::memcpy(magic.data(), &length, magic.size());
@@ -69,7 +39,7 @@ DPTK_INLINE SafetensorsFile::SafetensorsFile(std::filesystem::path path)
         fail(0, detail::text("expected the length of a safetensors header, at most ", longest,
                              " and within the file, found ", length));
     std::string header(static_cast<std::size_t>(length), '\0');
-    const std::size_t got = file_->read(header.data(), header.size(), sizeof length, path_);
+    const std::size_t got = file_->read(header.data(), header.size(), sizeof length);
     if (got < header.size()) fail(sizeof length + got, "the file ends within its header");
     detail::SafetensorsHeader parsed =
         detail::parse_safetensors_header(path_, header, size - sizeof length - header.size());
@@ -101,7 +71,7 @@ DPTK_INLINE void SafetensorsFile::read(const SafetensorsEntry& entry, const Buff
         converted.resize(entry.bytes());
         memory = converted.data();
     }
-    const std::size_t got = file_->read(memory, entry.bytes(), entry.offset, path_);
+    const std::size_t got = file_->read(memory, entry.bytes(), entry.offset);
     if (got < entry.bytes())
         detail::throw_bad_safetensors(path_, entry.offset + got, "the file has become shorter");
     if (to.dtype != entry.dtype) detail::convert(to, {memory, entry.count, entry.dtype});

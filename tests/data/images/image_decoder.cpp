@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <dptk/core/error.hpp>
-#include <dptk/data/detail/file_bytes.hpp>
+#include <dptk/data/detail/input_file.hpp>
 
 #include <algorithm>
 #include <cstdint>

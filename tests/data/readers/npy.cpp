@@ -156,8 +156,10 @@ TEST_CASE("damaged headers are errors with the place") {
     CHECK(error(npy("{'descr': '', 'fortran_order': False, 'shape': ()}", "")).find("expected numbers") !=
           std::string::npos);
     CHECK(error(npy(start + "False, 'shape': ()} more", "")).find("expected a header") != std::string::npos);
-    CHECK(read_error(folder / "missing.npy").find("No such file") != std::string::npos);
-    CHECK(read_error(folder.write("x", "").parent_path()).find("expected") != std::string::npos);
+    CHECK_THROWS_WITH_AS(read_error(folder / "missing.npy"), doctest::Contains("No such file"),
+                         dptk::BackendError);
+    CHECK_THROWS_WITH_AS(read_error(folder.write("x", "").parent_path()), doctest::Contains("expected"),
+                         dptk::BackendError);
 }
 
 TEST_CASE("images and labels in two files are a dataset, with labels of any integer type") {

@@ -443,8 +443,10 @@ TEST_CASE("a log that the system cannot read is an error, and remains as it was"
     };
     train_until(1);
     const auto before = test::files_in(folder / "");
-    const test::FailingCall failing("read", "EIO", log);
-    CHECK_THROWS_WITH_AS(train_until(2), doctest::Contains("log.csv: byte 0: "), dptk::Error);
+    {
+        const test::FailingCall failing("read", "EIO", log);
+        CHECK_THROWS_WITH_AS(train_until(2), doctest::Contains("log.csv: byte 0: "), dptk::Error);
+    }
     CHECK(test::files_in(folder / "").at(log) == before.at(log));
 }
 

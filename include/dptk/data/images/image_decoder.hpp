@@ -31,7 +31,7 @@ struct DecodeOptions {
 [[nodiscard]] Image decode_image(std::span<const std::byte> bytes, std::string_view name,
                                  const DecodeOptions& options = {});
 
-/// Reads an image file. Throws FormatError if the file cannot be read, and what decode_image() throws.
+/// Reads an image file. Throws BackendError if the file cannot be read, and what decode_image() throws.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
 
 }  // namespace DPTK_NAMESPACE

@@ -9,7 +9,7 @@
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/data/detail/file_bytes.hpp"
+#include "dptk/data/detail/input_file.hpp"
 #include "dptk/data/images/detail/jpeg_decoder.hpp"
 #include "dptk/data/images/detail/png_decoder.hpp"
 

@@ -61,7 +61,8 @@ struct ImageFolderOptions {
 class ImageFolder {
   public:
     /// Throws ArgumentError if the source does not exist, a class has no images, or the number of class names
-    /// differs, and FormatError for an invalid line of a file. Logs what is left out of a folder.
+    /// differs, FormatError for an invalid line of a file, and BackendError if the system cannot read a file
+    /// or folder. Logs what is left out of a folder.
     explicit ImageFolder(const std::filesystem::path& source, const ImageFolderOptions& options = {})
         : ImageFolder(options, {source.string()}) {}
 
@@ -76,7 +77,8 @@ class ImageFolder {
     [[nodiscard]] std::size_t size() const noexcept { return files_.size(); }
 
     /// Returns the decoded image and the label of file `index`, which must be below size(). Throws
-    /// FormatError if the file is damaged, unless these are skipped.
+    /// FormatError if the file is damaged, unless these are skipped, and BackendError if the file cannot be
+    /// read.
     [[nodiscard]] std::pair<Image, int> operator[](std::size_t index) const;
 
     /// Returns the files, in the order of the samples.

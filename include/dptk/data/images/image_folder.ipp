@@ -3,8 +3,8 @@
 #include "dptk/data/images/image_folder.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <initializer_list>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -13,10 +13,11 @@
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
+#include "dptk/data/detail/input_file.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the paths in a folder, sorted. Throws ArgumentError if the folder cannot be read.
+/// Returns the paths in a folder, sorted. Throws BackendError if the folder cannot be read.
 [[nodiscard]] DPTK_INLINE std::vector<std::string> entries_of(const std::string& folder) {
     std::error_code error;
     std::vector<std::string> entries;
@@ -24,14 +25,18 @@ namespace DPTK_NAMESPACE::detail {
     for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
         entries.push_back(entry->path().string());
     if (error)
-        throw ArgumentError(text("ImageFolder: cannot read the folder ", folder, ": ", error.message()));
+        throw BackendError(text("ImageFolder: cannot read the folder ", folder, ": ", error.message()));
     std::sort(entries.begin(), entries.end());
     return entries;
 }
 
+/// Throws BackendError if the system does not say whether the path is a folder.
 [[nodiscard]] DPTK_INLINE bool is_folder(const std::string& path) {
     std::error_code error;
-    return std::filesystem::is_directory(path, error);
+    const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+    if (type == std::filesystem::file_type::none)
+        throw BackendError(text("ImageFolder: ", path, ": ", error.message()));
+    return type == std::filesystem::file_type::directory;
 }
 
 [[nodiscard]] DPTK_INLINE bool is_hidden(const std::string& path) {
@@ -207,7 +212,7 @@ DPTK_INLINE void ImageFolder::add_folder(std::string folder) {
 }
 
 DPTK_INLINE void ImageFolder::add_list(const std::string& list) {
-    std::ifstream in(list);
+    std::istringstream in(detail::file_text(list));
     const std::filesystem::path folder = std::filesystem::path(list).parent_path();
     std::string line;
     for (std::size_t number = 1; std::getline(in, line); ++number) {
@@ -224,7 +229,6 @@ DPTK_INLINE void ImageFolder::add_list(const std::string& list) {
         add_file((folder / path).string(), label, path);
         largest_label_ = std::max(largest_label_, label);
     }
-    if (in.bad() || !in.eof()) throw FormatError(detail::text(list, ": cannot read the list file"));
 }
 
 DPTK_INLINE void ImageFolder::add_file(std::string path, int label, std::string_view name) {
@@ -233,14 +237,12 @@ DPTK_INLINE void ImageFolder::add_file(std::string path, int label, std::string_
 }
 
 DPTK_INLINE void ImageFolder::read_class_names(const std::filesystem::path& file) {
-    std::ifstream in(file);
+    std::istringstream in(detail::file_text(file));
     std::vector<std::string> names;
     for (std::string line; std::getline(in, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
         if (!line.empty()) names.push_back(line);
     }
-    if (!in.eof())
-        throw ArgumentError(detail::text("ImageFolder: cannot read the class names in ", file.string()));
     if (first_folder_.empty() ? names.size() < classes() : names.size() != classes())
         throw ArgumentError(detail::text("ImageFolder: ", file.string(), ": expected ", classes(),
                                          " class names, as the images have, found ", names.size()));

@@ -7,7 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/data/detail/input_file.hpp"
+#include "dptk/data/detail/replacement_file.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -37,15 +40,31 @@ namespace detail {
             {"samples_per_second", number(status.samples_per_second, 6)}};
 }
 
-/// Returns the lines of a log up to an epoch.
+/// Returns the lines of a log up to an epoch; none without the file. Throws BackendError.
 [[nodiscard]] DPTK_INLINE std::string log_until(const std::string& path, int epoch) {
-    std::ifstream file(path);
+    if (!std::filesystem::exists(path)) return "";
+    std::istringstream file(file_text(path));
     std::string kept, line;
     while (std::getline(file, line)) {
         const std::size_t digit = line.find_first_of("0123456789");
         if (digit != std::string::npos && std::atoi(line.c_str() + digit) <= epoch) kept += line + '\n';
     }
     return kept;
+}
+
+DPTK_INLINE void append_to_file(const std::string& path, const std::string& text) {
+    std::FILE* const file = std::fopen(path.c_str(), "a");
+    const bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    const int error = errno;
+    if ((file != nullptr && std::fclose(file) != 0) || !is_written)
+        throw BackendError(
+            detail::text(path, ": cannot be written: ", std::strerror(is_written ? errno : error)));
+}
+
+DPTK_INLINE void replace_file(const std::string& path, const std::string& text) {
+    ReplacementFile file(path);
+    file.write(text.data(), text.size());
+    file.complete();
 }
 
 }  // namespace detail
@@ -71,12 +90,7 @@ DPTK_INLINE void MetricsLog::write(const TrainingRun& run) {
         text += detail::log_until(path_, status.epoch);
     }
     text += (is_csv ? line : '{' + line + '}') + '\n';
-    std::FILE* const file = std::fopen(path_.c_str(), is_begun_ ? "a" : "w");
-    const bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    const int error = errno;
-    if ((file != nullptr && std::fclose(file) != 0) || !is_written)
-        throw BackendError(
-            detail::text(path_, ": cannot be written: ", std::strerror(is_written ? errno : error)));
+    is_begun_ ? detail::append_to_file(path_, text) : detail::replace_file(path_, text);
     is_begun_ = true;
 }
 

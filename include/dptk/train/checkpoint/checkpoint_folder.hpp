@@ -54,11 +54,13 @@ class CheckpointFolder {
     [[nodiscard]] std::vector<std::int64_t> steps() const;
 
     /// Returns the newest checkpoint that is complete and not damaged, or nullopt without one. Adds a
-    /// sentence to `remarks` for each newer one that it passes over.
+    /// sentence to `remarks` for each newer one that it passes over. Throws what load() throws, except
+    /// FormatError.
     [[nodiscard]] std::optional<TrainingState> load_newest(std::vector<std::string>& remarks) const;
 
     /// Reads the checkpoint in a folder such as `runs/digits/step-00000123`. Throws FormatError if it is
-    /// damaged, or is not there. The state's sharded tensors are read from the file when they are needed.
+    /// damaged, or a file is missing, BackendError if the system cannot read it, and Error if a newer version
+    /// of dptk has written it. The state's sharded tensors are read from the file when they are needed.
     [[nodiscard]] static TrainingState load(const std::filesystem::path& checkpoint);
 
   private:

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -18,6 +16,7 @@
 #include "dptk/core/detail/crc32c.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/data/detail/input_file.hpp"
 #include "dptk/data/detail/replacement_file.hpp"
 #include "dptk/weights/safetensors.hpp"
 
@@ -34,25 +33,36 @@ struct FileChecksum {
     std::uint32_t crc32c = 0;
 };
 
-/// Throws FormatError if the file cannot be read.
+/// Calls fn(error code), and throws BackendError with the path if it has set one.
+template <class Fn>
+void on_files(const std::filesystem::path& path, Fn&& fn) {
+    std::error_code error;
+    fn(error);
+    if (error) throw BackendError(text(path.string(), ": ", error.message()));
+}
+
+/// Returns whether a file exists. Throws BackendError if the system does not say so.
+[[nodiscard]] DPTK_INLINE bool file_exists(const std::filesystem::path& path) {
+    bool exists = false;
+    on_files(path, [&](std::error_code& error) { exists = std::filesystem::exists(path, error); });
+    return exists;
+}
+
+/// Throws FormatError if a file of a checkpoint is missing.
+DPTK_INLINE void require_file(const std::filesystem::path& path) {
+    if (!file_exists(path)) throw FormatError(text(path.string(), ": is missing"));
+}
+
+/// Throws BackendError if the file cannot be read.
 [[nodiscard]] DPTK_INLINE FileChecksum checksum_of(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", errno_text(errno)));
+    const InputFile file(path);
     FileChecksum sum;
     std::vector<char> piece(std::size_t{1} << 20U);
-    while (file) {
-        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-        const auto count = static_cast<std::size_t>(file.gcount());
+    while (const std::size_t count = file.read(piece.data(), piece.size(), sum.bytes)) {
         sum.bytes += count;
         sum.crc32c = crc32c({piece.data(), count}, sum.crc32c);
     }
     return sum;
-}
-
-[[nodiscard]] DPTK_INLINE std::string read_checkpoint_file(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", errno_text(errno)));
-    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Throws BackendError if the folder's entries cannot be brought to the disk.
@@ -100,14 +110,6 @@ DPTK_INLINE void flush_folder(const std::filesystem::path& path) {
     return tensors;
 }
 
-/// Calls fn(error code), and throws BackendError with the path if it has set one.
-template <class Fn>
-void on_files(const std::filesystem::path& path, Fn&& fn) {
-    std::error_code error;
-    fn(error);
-    if (error) throw BackendError(text(path.string(), ": ", error.message()));
-}
-
 /// Returns the paths of all files and folders in a folder. Throws BackendError if it cannot be read.
 [[nodiscard]] DPTK_INLINE std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
     std::vector<std::filesystem::path> all;
@@ -117,6 +119,12 @@ void on_files(const std::filesystem::path& path, Fn&& fn) {
             all.push_back(entry->path());
     });
     return all;
+}
+
+/// Removes a folder, if that is possible.
+DPTK_INLINE void remove_quietly(const std::filesystem::path& folder) noexcept {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
 }
 
 /// Returns the step of a checkpoint of this name; nullopt if it is not one.
@@ -131,13 +139,15 @@ void on_files(const std::filesystem::path& path, Fn&& fn) {
 
 /// Replaces a folder by another one, in two steps that are each atomic.
 DPTK_INLINE void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+    const std::filesystem::path old = to.string() + ".old";
+    const bool is_replaced = file_exists(to);
     on_files(to, [&](std::error_code& error) {
-        const std::filesystem::path old = to.string() + ".old";
-        if (std::filesystem::exists(to)) {
-            std::filesystem::remove_all(old, error);
-            if (!error) std::filesystem::rename(to, old, error);
-        }
-        if (!error) std::filesystem::rename(from, to, error);
+        if (is_replaced) std::filesystem::remove_all(old, error);
+        if (is_replaced && !error) std::filesystem::rename(to, old, error);
+        if (error) return;
+        std::filesystem::rename(from, to, error);
+        std::error_code ignored;
+        if (error && is_replaced) std::filesystem::rename(old, to, ignored);
         if (!error) std::filesystem::remove_all(old, error);
     });
     flush_folder(to.parent_path());
@@ -159,10 +169,8 @@ DPTK_INLINE void CheckpointFolder::put_back() const {
     for (const std::filesystem::path& left : leftovers()) {
         std::filesystem::path target = left;
         target.replace_extension();
-        detail::on_files(left, [&](std::error_code& error) {
-            if (left.extension() == ".old" && !std::filesystem::exists(target, error) && !error)
-                std::filesystem::rename(left, target, error);
-        });
+        if (left.extension() != ".old" || detail::file_exists(target)) continue;
+        detail::on_files(left, [&](std::error_code& error) { std::filesystem::rename(left, target, error); });
     }
 }
 
@@ -215,8 +223,7 @@ DPTK_INLINE CheckpointFolder::Writer::~Writer() {
 }
 
 DPTK_INLINE void CheckpointFolder::Writer::discard() noexcept {
-    std::error_code ignored;
-    std::filesystem::remove_all(part_, ignored);
+    detail::remove_quietly(part_);
 }
 
 DPTK_INLINE void CheckpointFolder::Writer::append(const StateTensor& tensor) {
@@ -256,16 +263,22 @@ DPTK_INLINE void CheckpointFolder::remove_old(std::int64_t step) const {
 
 DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
     const std::filesystem::path part = folder_ / "best.part";
-    detail::on_files(part, [&](std::error_code& error) {
-        std::filesystem::remove_all(part, error);
-        if (!error) std::filesystem::create_directory(part, error);
-        for (const std::filesystem::path& file : detail::entries_of(path_of(step))) {
-            if (!error) std::filesystem::create_hard_link(file, part / file.filename(), error);
-            // Some file systems have no links.
-            if (error) std::filesystem::copy_file(file, part / file.filename(), error);
-        }
-    });
-    detail::replace_folder(part, folder_ / "best");
+    try {
+        detail::on_files(part, [&](std::error_code& error) {
+            std::filesystem::remove_all(part, error);
+            if (!error) std::filesystem::create_directory(part, error);
+        });
+        for (const std::filesystem::path& file : detail::entries_of(path_of(step)))
+            detail::on_files(file, [&](std::error_code& error) {
+                std::filesystem::create_hard_link(file, part / file.filename(), error);
+                // Some file systems have no links.
+                if (error) std::filesystem::copy_file(file, part / file.filename(), error);
+            });
+        detail::replace_folder(part, folder_ / "best");
+    } catch (...) {
+        detail::remove_quietly(part);
+        throw;
+    }
 }
 
 DPTK_INLINE std::vector<std::int64_t> CheckpointFolder::steps() const {
@@ -284,8 +297,8 @@ DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& ch
     const auto damaged = [&](const std::filesystem::path& path, const auto&... what) {
         return FormatError(detail::text(path.string(), ": ", what...));
     };
-    nlohmann::ordered_json json =
-        nlohmann::ordered_json::parse(detail::read_checkpoint_file(json_path), nullptr, false);
+    detail::require_file(json_path);
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(detail::file_text(json_path), nullptr, false);
     TrainingState state;
     bool has_sharded = false;
     try {
@@ -293,9 +306,12 @@ DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& ch
         const auto expected = json.at("crc32c").get<std::uint32_t>();
         json.erase("crc32c");
         if (detail::crc32c(json.dump()) != expected) throw damaged(json_path, "the file is damaged");
-        if (json.at("format") != 1)
-            throw damaged(json_path, "expected format 1, found ", json.at("format").dump());
+        if (json.at("format") != 1)  // each format has it and the checksum
+            throw Error(detail::text(json_path.string(), ": expected format 1, found ",
+                                     json.at("format").dump(), ", which dptk ", json.value("dptk", "?"),
+                                     " has written: use that version"));
         for (const auto& [name, expected_sum] : json.at("files").items()) {
+            detail::require_file(checkpoint / name);
             const detail::FileChecksum sum = detail::checksum_of(checkpoint / name);
             const auto bytes = expected_sum.at("bytes").get<std::size_t>();
             if (sum.bytes != bytes)
@@ -320,7 +336,7 @@ DPTK_INLINE std::optional<TrainingState> CheckpointFolder::load_newest(
     for (; !all.empty(); all.pop_back()) {
         try {
             std::filesystem::path path = path_of(all.back());
-            if (!std::filesystem::exists(path)) path += ".old";
+            if (!detail::file_exists(path)) path += ".old";
             return load(path);
         } catch (const FormatError& error) {
             remarks.push_back(

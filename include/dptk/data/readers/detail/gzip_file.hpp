@@ -23,14 +23,14 @@ namespace DPTK_NAMESPACE::detail {
 /// A file that zlib decompresses if it starts with gzip's magic number, and reads unchanged otherwise.
 class GzipFile {
   public:
-    /// Throws FormatError if the file cannot be opened, or is a folder.
+    /// Throws BackendError if the file cannot be opened, or is no regular file.
     explicit GzipFile(const std::filesystem::path& path);
 
     /// Returns the offset of the next byte in the decompressed data.
     [[nodiscard]] std::size_t offset() const { return static_cast<std::size_t>(gztell(file_.get())); }
 
-    /// Fills `out` up to the end of the file, and returns the number of bytes read. Throws FormatError if
-    /// the file cannot be read or decompressed.
+    /// Fills `out` up to the end of the file, and returns the number of bytes read. Throws BackendError if
+    /// the file cannot be read, and FormatError if it cannot be decompressed.
     [[nodiscard]] std::size_t read(std::span<std::byte> out);
 
     /// Returns the next `count` bytes. Allocates memory as bytes arrive, since `count` may come from a
@@ -47,7 +47,7 @@ class GzipFile {
     [[noreturn]] void fail(std::size_t offset, std::string_view expected, std::string_view found) const;
 
   private:
-    /// Called after a short read. Throws FormatError if an error, not the end of the file, caused it.
+    /// Called after a short read. Throws as read() if an error, not the end of the file, caused it.
     void check_stream() const;
 
     /// Appends up to `count` bytes. Returns whether there were as many.

@@ -2,20 +2,27 @@
 
 #include "dptk/data/readers/detail/gzip_file.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <new>
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/data/detail/input_file.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE GzipFile::GzipFile(const std::filesystem::path& path) : path_(path.string()) {
-    errno = 0;
-    file_.reset(gzopen(path_.c_str(), "rb"));
-    if (!file_)
-        throw FormatError(text(path_, ": byte 0: expected a readable file, found: ", std::strerror(errno)));
+    const InputFile file(path);
+    const int own = ::fcntl(file.number(), F_DUPFD_CLOEXEC, 0);  // gzclose() closes it
+    if (own < 0) throw_not_readable(path_, 0, errno_text(errno));
+    file_.reset(gzdopen(own, "rb"));
+    if (file_) return;
+    ::close(own);
+    throw std::bad_alloc();
 }
 
 DPTK_INLINE std::size_t GzipFile::read(std::span<std::byte> out) {
@@ -72,12 +79,15 @@ DPTK_INLINE void GzipFile::fail(std::size_t offset, std::string_view expected, s
 }
 
 DPTK_INLINE void GzipFile::check_stream() const {
+    const int error = errno;
     int code = Z_OK;
     std::string_view message = gzerror(file_.get(), &code);
     if (code == Z_OK) return;
-    // zlib's message may begin with the path, which fail() adds.
-    if (message.starts_with(path_ + ": ")) message.remove_prefix(path_.size() + 2);
-    fail(offset(), code == Z_ERRNO ? "readable data" : "intact gzip data", message);
+    if (code == Z_ERRNO) throw_not_readable(path_, offset(), errno_text(error));
+    if (code == Z_MEM_ERROR) throw std::bad_alloc();
+    // zlib's message begins with a name that it gives the file.
+    message.remove_prefix(message.starts_with('<') ? message.find(": ") + 2 : 0);
+    fail(offset(), "intact gzip data", message);
 }
 
 }  // namespace DPTK_NAMESPACE::detail
