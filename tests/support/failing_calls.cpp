@@ -1,7 +1,8 @@
 // A shared library that makes calls of the operating system fail. It is linked to test programs, and
 // preloaded (LD_PRELOAD) into other programs. The environment variable DPTK_TEST_FAIL, which is read in each
-// call, is FUNCTION:ERROR:PATH, such as read:EIO:model.safetensors. FUNCTION is open, read, write, fsync or
-// rename, and stands for all calls of that kind; those on a file whose path contains PATH fail with ERROR.
+// call, is FUNCTION:ERROR:PATH, such as read:EIO:model.safetensors. FUNCTION is open, read, write, fsync,
+// rename or lock, and stands for all calls of that kind; those on a file whose path contains PATH fail with
+// ERROR.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -114,6 +115,19 @@ DPTK_TEST_CALL("read", ssize_t, pread64, (int file, void* to, size_t bytes, off6
 DPTK_TEST_CALL("write", ssize_t, write, (int file, const void* from, size_t bytes), (file, from, bytes))
 DPTK_TEST_CALL("write", ssize_t, writev, (int file, const iovec* from, int count), (file, from, count))
 DPTK_TEST_CALL("fsync", int, fsync, (int file), (file))
+
+#define DPTK_TEST_FCNTL(name)                                                     \
+    int name(int file, int command, ...) {                                        \
+        va_list arguments;                                                        \
+        va_start(arguments, command);                                             \
+        void* const argument = va_arg(arguments, void*);                          \
+        va_end(arguments);                                                        \
+        static auto* const real = next<int(int, int, ...)>(#name);                \
+        const bool locks = command == F_SETLK || command == F_OFD_SETLK;          \
+        return locks && fails("lock", file) ? -1 : real(file, command, argument); \
+    }
+DPTK_TEST_FCNTL(fcntl)
+DPTK_TEST_FCNTL(fcntl64)
 
 DIR* opendir(const char* path) {
     static auto* const real = next<DIR*(const char*)>("opendir");

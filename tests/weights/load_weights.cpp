@@ -4,6 +4,10 @@
 #include <dptk/train.hpp>
 #include <dptk/weights/safetensors_writer.hpp>
 
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -103,6 +107,74 @@ TEST_CASE("tensors whose elements cannot be converted are named before any value
     const dptk::LoadedWeights report = dptk::load_weights(loaded, floats, dptk::Match::partial);
     CHECK(report.other_type.front() == counter + " (f32 instead of i64)");
     CHECK(loaded.parameter_values(0) == std::vector<float>(before.size(), 0.5F));
+}
+
+TEST_CASE("weights of which nothing fits are an error, which names a prefix without which they would fit") {
+    const TemporaryFolder folder;
+    auto saved = net_of<Reference>(10, 1), loaded = net_of<Reference>(10, 2);
+    const auto before = loaded.parameter_values(0);
+    const auto error_of = [&](const std::string& prefix, dptk::Match match) {
+        std::vector<std::vector<float>> values;
+        std::vector<dptk::SafetensorsTensor> tensors;
+        for (std::size_t i = 0; i < saved.parameter_count(); ++i) values.push_back(saved.parameter_values(i));
+        saved.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+            std::vector<float>& own = values[tensors.size()];
+            tensors.push_back(
+                {prefix + parameter.name, parameter.shape, {own.data(), own.size(), dptk::DType::f32}});
+        });
+        write_safetensors(folder / "net.safetensors", tensors);
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] {
+            dptk::load_weights(loaded, dptk::SafetensorsFile(folder / "net.safetensors"), match);
+        }));
+        CHECK(loaded.parameter_values(0) == before);
+        return text;
+    };
+    for (const dptk::Match match : {dptk::Match::exact, dptk::Match::partial}) {
+        CHECK(test::contains(error_of("model.", match),
+                             "without the prefix \"model.\" of the file's names, all tensors would fit"));
+        CHECK(test::contains(error_of("module.backbone.", match), "without the prefix \"backbone.\" of "));
+        CHECK(!test::contains(error_of("x", match), "without the prefix"));
+    }
+    CHECK(test::contains(error_of("x", dptk::Match::partial),
+                         "net.safetensors: no tensor fits the network: loaded 0 tensors; not in the file: "));
+}
+
+TEST_CASE("a tensor of a type that dptk lacks is unused, and an error where a parameter wants it") {
+    const TemporaryFolder folder;
+    auto saved = net_of<Reference>(10, 1), loaded = net_of<Reference>(10, 2);
+    dptk::save_weights(saved, folder / "net.safetensors", {});
+    // Adds a tensor, and gives another name to the type of one.
+    const auto changed = [&](const std::string& name, bool is_known) {
+        std::ifstream in(folder / "net.safetensors", std::ios::binary);
+        const std::string file(std::istreambuf_iterator<char>(in), {});
+        std::uint64_t length = 0;
+        std::memcpy(&length, file.data(), sizeof length);
+        std::string header = file.substr(8, length);
+        const std::size_t end = file.size() - 8 - length;
+        header.replace(header.rfind('}'), 1,
+                       R"(,"scale":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[)" + std::to_string(end) +
+                           ',' + std::to_string(end + 2) + "]}}");
+        if (!is_known) {
+            const std::size_t type = header.find("F32", header.find('"' + name + '"'));
+            header.replace(type, 3, "F6_E2M3");
+        }
+        length = header.size();
+        std::string all(8, ' ');
+        std::memcpy(all.data(), &length, sizeof length);
+        all += header + file.substr(file.size() - end) + "ab";
+        return dptk::SafetensorsFile(folder.write("changed", all));
+    };
+    const dptk::LoadedWeights report =
+        dptk::load_weights(loaded, changed("0.bias", true), dptk::Match::partial);
+    CHECK(report.describe() == "loaded 8 tensors; unused: scale");
+    CHECK(same_values(saved, loaded));
+    std::string text;
+    CHECK(test::throws<dptk::ArgumentError>(text,
+                                            [&] { dptk::load_weights(loaded, changed("0.bias", false)); }));
+    CAPTURE(text);
+    CHECK(
+        test::contains(text, "of another type in the file: 0.bias (F6_E2M3 instead of f32); unused: scale"));
 }
 
 TEST_CASE("the prefix of PyTorch's DistributedDataParallel is taken off") {

@@ -283,3 +283,49 @@ TEST_CASE("a checkpoint that a newer dptk has written is an error, and is not pa
     CHECK(text ==
           path.string() + ": expected format 1, found 2, which dptk 9.8.7 has written: use that version");
 }
+
+TEST_CASE("if no newer checkpoint can be used, the best one is, and without it there is an error") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    save(checkpoints, state_of(1), 1);
+    checkpoints.mark_best(1);
+    save(checkpoints, state_of(2), 2);
+    std::filesystem::remove(folder / "run/step-00000001/state.json");
+    std::filesystem::remove(folder / "run/step-00000002/model.safetensors");
+    std::vector<std::string> remarks;
+    CHECK(first_value(checkpoints.load_newest(remarks).value()) == 1);
+    REQUIRE(remarks.size() == 3);
+    CHECK(remarks[0].starts_with("the checkpoint of step 2 is not used: "));
+    CHECK(remarks[1].starts_with("the checkpoint of step 1 is not used: "));
+    CHECK(remarks[2] == "the checkpoint `best` is used instead");
+
+    std::filesystem::rename(folder / "run/best", folder / "run/best.old");  // while it is replaced
+    CHECK(first_value(checkpoints.load_newest(remarks).value()) == 1);
+    std::filesystem::remove(folder / "run/best.old/state.json");
+    const auto before = test::files_in(folder / "run");
+    const std::string run = folder / "run";
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(checkpoints.load_newest(remarks)),
+        (run +
+         ": has checkpoints, but none that can be used: use another folder for a new run, or move "
+         "them away; the checkpoint of step 2 is not used: " +
+         run + "/step-00000002/model.safetensors: is missing; the checkpoint of step 1 is not used: " + run +
+         "/step-00000001/state.json: is missing; the checkpoint `best` is not used: " + run +
+         "/best.old/state.json: is missing")
+            .c_str(),
+        dptk::FormatError);
+    CHECK(test::files_in(folder / "run") == before);
+}
+
+TEST_CASE("a folder in which only the best checkpoint is left has a checkpoint") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    save(checkpoints, state_of(1), 1);
+    checkpoints.mark_best(1);
+    std::filesystem::remove_all(folder / "run/step-00000001");
+    std::vector<std::string> remarks;
+    const auto loaded = checkpoints.load_newest(remarks);
+    REQUIRE(loaded.has_value());
+    CHECK(first_value(*loaded) == 1);
+    CHECK(remarks == std::vector<std::string>{"the checkpoint `best` is used, since there is no other"});
+}

@@ -5,6 +5,9 @@
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/train/stop_signals.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -548,6 +552,91 @@ TEST_CASE("a run continues from the checkpoint that the options name") {
             message, [&] { continue_in("other", "first/best"); }, test::Agreed::yes));
         CHECK(test::contains(message, "first/best/state.json"));
     });
+}
+
+TEST_CASE("a run does not replace checkpoints of another one, or those that cannot be used") {
+    const TemporaryFolder folder;
+    std::map<std::string, std::string> before;
+    const auto is_refused = [&](ProcessGroup& group, const char* text,
+                                const dptk::CheckpointOptions& options) {
+        group.barrier();
+        if (group.rank() == 0) before = test::files_in(folder / "run");
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { train(group, folder / "run", 2, options); }, test::Agreed::yes));
+        CAPTURE(message);
+        CHECK(test::contains(message, (folder / "run").string() + text));
+        if (group.rank() == 0) CHECK(test::files_in(folder / "run") == before);
+    };
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        train(group, folder / "other", 4);
+        train(group, folder / "run", 3);
+        is_refused(group,
+                   ": has a checkpoint of step 3, of another run: use another folder for the run that "
+                   "continues from ",
+                   {.resume_from = folder / "other/step-00000004"});
+        group.barrier();
+        if (group.rank() == 0) std::filesystem::remove(folder / "run/step-00000003/model.safetensors");
+        is_refused(group, ": has checkpoints, but none that can be used: use another folder", {});
+        group.barrier();
+        if (group.rank() == 0) std::filesystem::rename(folder / "run/step-00000003", folder / "run/best");
+        is_refused(group, ": has checkpoints, but none that can be used: use another folder", {});
+        is_refused(group, ": has the checkpoint `best`, of an earlier run", {.resume = false});
+        is_refused(group, ": has the checkpoint `best`, of another run: ",
+                   {.resume_from = folder / "other/step-00000004"});
+    });
+}
+
+TEST_CASE("a second run in a folder is refused until the first one has ended or was killed") {
+    struct WaitToBeKilled : dptk::Callback {
+        explicit WaitToBeKilled(int ready) : ready(ready) {}
+        void batch_end(TrainingRun& run) override {
+            if (run.status().step < 2) return;
+            static_cast<void>(::write(ready, "x", 1));
+            ::pause();
+        }
+        int ready;
+    };
+    const TemporaryFolder folder;
+    int pipe[2];
+    REQUIRE(::pipe(pipe) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer trainer(group, net, test::small_options(1));
+            trainer.add(dptk::Checkpoint(folder / "run", {.every_steps = 1}));
+            trainer.add(WaitToBeKilled(pipe[1]));
+            trainer.fit(test::digits("train"), test::digits("test"));
+        });
+        ::_exit(1);
+    }
+    ::close(pipe[1]);
+    char ready = 0;
+    REQUIRE(::read(pipe[0], &ready, 1) == 1);
+    ::close(pipe[0]);
+    const auto before = test::files_in(folder / "run");
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        for (const bool resumes : {true, false}) {
+            std::string message;
+            CHECK(test::throws<dptk::Error>(
+                message, [&] { train(group, folder / "run", 3, {.resume = resumes}); }, test::Agreed::yes));
+            CHECK(test::contains(
+                message, (folder / "run").string() + ": process " + std::to_string(child) + " on host "));
+            CHECK(test::contains(message, " trains in this folder: "));
+        }
+    });
+    CHECK(test::files_in(folder / "run") == before);
+    ::kill(child, SIGKILL);
+    REQUIRE(::waitpid(child, nullptr, 0) == child);
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        CHECK(train(group, folder / "run", 5).status.step == 5);
+        CHECK(train(group, folder / "run", 6).status.step == 6);
+    });
+    // A file system that has no locks.
+    const test::FailingCall failing("lock", "ENOLCK", folder / "run");
+    dptk::launch_threads(
+        2, [&](ProcessGroup& group) { CHECK(train(group, folder / "run", 7).status.step == 7); });
 }
 
 TEST_CASE("a new run needs a folder without checkpoints") {
