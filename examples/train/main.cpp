@@ -194,6 +194,20 @@ void write_file(int rank, const Options& options, const char* name, const std::s
     file.complete();
 }
 
+/// Writes the options in force to the working folder, once it is known that the run may use the folder.
+class WriteOptions : public dptk::Callback {
+  public:
+    explicit WriteOptions(const Options& options) : options_(options) {}
+
+    void train_begin(dptk::TrainingRun& run) override {
+        dptk::on_all_or_none(
+            run.group(), [&] { write_file(run.group().rank(), options_, "config.yaml", options_.as_yaml); });
+    }
+
+  private:
+    const Options& options_;
+};
+
 /// Returns names and values of the options in force, with their origins.
 std::vector<std::pair<std::string, std::string>> settings_of(const Options& options) {
     std::vector<std::pair<std::string, std::string>> settings;
@@ -214,8 +228,8 @@ bool names_checkpoint(const Options& options) {
 }
 
 template <class Trainer>
-void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& options,
-               const std::vector<std::string>& class_names, dptk::ProgressPrinter& printer) {
+void add_files(Trainer& trainer, const Options& options, const std::vector<std::string>& class_names,
+               dptk::ProgressPrinter& printer) {
     if (options.evaluate && options.resume == "none") return;
     const dptk::Misclassified* misclassified = nullptr;
     if (!options.evaluate) {
@@ -237,7 +251,7 @@ void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& optio
                                             .in_background = true,
                                             .remark = [&](const std::string& text) { printer.line(text); }}));
     if (options.evaluate) return;
-    dptk::on_all_or_none(group, [&] { write_file(group.rank(), options, "config.yaml", options.as_yaml); });
+    trainer.add(WriteOptions(options));  // after Checkpoint
     trainer.add(dptk::MetricsLog(options.work_dir + "/log.csv"));
     trainer.add(dptk::TensorBoard(options.work_dir, {.misclassified = misclassified}));
 }
@@ -259,8 +273,8 @@ void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrint
 }  // parse_options refuses --weights
 
 template <class Trainer>
-void add_files(dptk::ProcessGroup&, Trainer&, const Options&, const std::vector<std::string>&,
-               dptk::ProgressPrinter&) {}  // parse_options refuses --work-dir
+void add_files(Trainer&, const Options&, const std::vector<std::string>&, dptk::ProgressPrinter&) {
+}  // parse_options refuses --work-dir
 
 template <class Trainer, class Dataset>
 void fit(dptk::ProcessGroup&, Trainer& trainer, const Options&, const Data<Dataset>& data) {
@@ -332,7 +346,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     trainer.add(dptk::StopOnSignal());
     const dptk::PruneFilters<Backend>* pruning =
         prunes(options) ? &add_pruning(group, trainer, options, net, data.test, printer) : nullptr;
-    if (!options.work_dir.empty()) add_files(group, trainer, options, data.class_names, printer);
+    if (!options.work_dir.empty()) add_files(trainer, options, data.class_names, printer);
     if (!options.evaluate) trainer.add(dptk::ProgressBar(style, log));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());

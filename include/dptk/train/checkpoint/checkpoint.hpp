@@ -17,11 +17,12 @@ namespace DPTK_NAMESPACE {
 
 /// Options of Checkpoint.
 struct CheckpointOptions {
-    /// Whether the run continues from the folder's newest checkpoint, if there is one. If not, it is an error
-    /// if there is one.
+    /// Whether the run continues from the folder's newest intact checkpoint, if there is a checkpoint. It is
+    /// an error if none of them is intact. If false, it is an error if there is one.
     bool resume = true;
     /// The checkpoint from which the run continues instead, such as `runs/digits/step-00000123` or
-    /// `runs/digits/best`; empty: none. It is an error if the run's own folder has one of a later step.
+    /// `runs/digits/best`; empty: none. It is an error if the run's own folder has one of another run, or of
+    /// a later step.
     std::filesystem::path resume_from = {};
     std::size_t keep_last = 2;     ///< See CheckpointFolderOptions.
     std::int64_t every_steps = 0;  ///< Saves after this number of steps too; 0: only after epochs.
@@ -65,10 +66,8 @@ class Checkpoint : public Callback {
     /// Reads options.resume_from.
     [[nodiscard]] TrainingState load(const CheckpointFolder& folder) const;
 
-    /// Throws ArgumentError if the folder has a checkpoint of a later step, from which the run would continue
-    /// the next time.
-    static void require_no_later(const CheckpointFolder& folder, std::int64_t step,
-                                 const std::string& problem);
+    /// Throws ArgumentError with the problem if the folder has a checkpoint.
+    static void require_none(const CheckpointFolder& folder, const std::string& problem);
 
     void say(const std::string& remark) const;
 

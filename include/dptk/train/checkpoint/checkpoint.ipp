@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -117,8 +118,7 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
         } else if (options_.resume) {
             state = writer_->folder.load_newest(remarks);
         } else {
-            require_no_later(writer_->folder, -1,
-                             "of an earlier run: use another folder, or remove this one");
+            require_none(writer_->folder, "of an earlier run: use another folder, or remove this one");
         }
         for (const std::string& remark : remarks) say(remark);
     });
@@ -133,19 +133,28 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
 }
 
 DPTK_INLINE TrainingState Checkpoint::load(const CheckpointFolder& folder) const {
-    TrainingState state = CheckpointFolder::load(options_.resume_from);
-    require_no_later(folder, state.number("trainer.step"),
-                     detail::text("later than ", options_.resume_from.string(),
-                                  ": use another folder for the run that continues from it"));
+    const std::filesystem::path& from = options_.resume_from;
+    TrainingState state = CheckpointFolder::load(from);
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(from / "..", folder.path(), ignored))
+        require_none(folder,
+                     detail::text("of another run: use another folder for the run that continues from ",
+                                  from.string()));
+    const std::vector<std::int64_t> steps = folder.steps();
+    // From a later one the run would continue the next time.
+    if (!steps.empty() && steps.back() > state.number("trainer.step"))
+        throw ArgumentError(detail::text(folder.path().string(), ": has a checkpoint of step ", steps.back(),
+                                         ", later than ", from.string(),
+                                         ": use another folder for the run that continues from it"));
     return state;
 }
 
-DPTK_INLINE void Checkpoint::require_no_later(const CheckpointFolder& folder, std::int64_t step,
-                                              const std::string& problem) {
+DPTK_INLINE void Checkpoint::require_none(const CheckpointFolder& folder, const std::string& problem) {
     const std::vector<std::int64_t> steps = folder.steps();
-    if (!steps.empty() && steps.back() > step)
-        throw ArgumentError(
-            detail::text(folder.path().string(), ": has a checkpoint of step ", steps.back(), ", ", problem));
+    if (steps.empty() && !folder.has_best()) return;
+    const std::string newest =
+        steps.empty() ? "the checkpoint `best`" : detail::text("a checkpoint of step ", steps.back());
+    throw ArgumentError(detail::text(folder.path().string(), ": has ", newest, ", ", problem));
 }
 
 DPTK_INLINE void Checkpoint::say(const std::string& remark) const {

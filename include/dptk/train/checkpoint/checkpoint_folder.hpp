@@ -53,9 +53,12 @@ class CheckpointFolder {
     /// Returns the steps of all checkpoints, in ascending order.
     [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-    /// Returns the newest checkpoint that is complete and not damaged, or nullopt without one. Adds a
-    /// sentence to `remarks` for each newer one that it passes over. Throws what load() throws, except
-    /// FormatError.
+    /// Returns whether there is a checkpoint in `best`.
+    [[nodiscard]] bool has_best() const;
+
+    /// Returns the newest checkpoint that is complete and not damaged, or else `best`; nullopt if the folder
+    /// has no checkpoint at all. Adds a sentence to `remarks` for each newer one that it passes over. Throws
+    /// FormatError if all checkpoints are damaged, and the other exceptions of load().
     [[nodiscard]] std::optional<TrainingState> load_newest(std::vector<std::string>& remarks) const;
 
     /// Reads the checkpoint in a folder such as `runs/digits/step-00000123`. Throws FormatError if it is

@@ -330,20 +330,43 @@ DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& ch
     return state;
 }
 
+DPTK_INLINE bool CheckpointFolder::has_best() const {
+    return detail::file_exists(folder_ / "best") || detail::file_exists(folder_ / "best.old");
+}
+
 DPTK_INLINE std::optional<TrainingState> CheckpointFolder::load_newest(
     std::vector<std::string>& remarks) const {
-    std::vector<std::int64_t> all = steps();
-    for (; !all.empty(); all.pop_back()) {
+    std::string problems;
+    const auto load_intact = [&](std::filesystem::path path,
+                                 const std::string& name) -> std::optional<TrainingState> {
         try {
-            std::filesystem::path path = path_of(all.back());
             if (!detail::file_exists(path)) path += ".old";
             return load(path);
         } catch (const FormatError& error) {
-            remarks.push_back(
-                detail::text("the checkpoint of step ", all.back(), " is not used: ", error.what()));
+            remarks.push_back(detail::text(name, " is not used: ", error.what()));
+            problems += "; " + remarks.back();
+            return std::nullopt;
         }
+    };
+    std::vector<std::int64_t> all = steps();
+    const bool has_steps = !all.empty();
+    for (; !all.empty(); all.pop_back()) {
+        std::optional<TrainingState> state =
+            load_intact(path_of(all.back()), detail::text("the checkpoint of step ", all.back()));
+        if (state) return state;
     }
-    return std::nullopt;
+    if (!has_best() && !has_steps) return std::nullopt;
+    std::optional<TrainingState> state;
+    if (has_best()) state = load_intact(folder_ / "best", "the checkpoint `best`");
+    if (!state)
+        throw FormatError(
+            detail::text(folder_.string(),
+                         ": has checkpoints, but none that can be used: use another folder for a "
+                         "new run, or move them away",
+                         problems));
+    remarks.push_back(
+        detail::text("the checkpoint `best` is used", has_steps ? " instead" : ", since there is no other"));
+    return state;
 }
 
 }  // namespace DPTK_NAMESPACE
