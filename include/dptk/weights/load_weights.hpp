@@ -40,6 +40,7 @@ struct LoadedWeights {
 enum class Match {
     exact,   ///< Throws, and loads nothing.
     partial  ///< Loads what matches a tensor in name, shape and type, and skips the rest: see the result.
+             ///< Throws if nothing matches.
 };
 
 namespace detail {
@@ -52,8 +53,8 @@ struct NamedShape {
 };
 
 /// Decides what is loaded. A prefix "module.", which PyTorch's DistributedDataParallel adds, is taken off the
-/// file's names. Throws ArgumentError if names, shapes or types differ, unless `match` allows it. Returns for
-/// each parameter its tensor, or null.
+/// file's names. Throws ArgumentError if names, shapes or types differ, unless `match` allows it, and if
+/// nothing matches. Returns for each parameter its tensor, or null.
 [[nodiscard]] std::vector<const SafetensorsEntry*> match_weights(const SafetensorsFile& file,
                                                                  const std::vector<NamedShape>& parameters,
                                                                  Match match, LoadedWeights& report);
@@ -86,7 +87,7 @@ template <class Net>
 /// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
 /// floating-point type are converted. A prefix "module." of the file's names is taken off. Call it on every
 /// rank; it is not collective. Throws ArgumentError, before any value is set, if names, shapes or types
-/// differ and `match` is exact, and what SafetensorsFile::read() throws.
+/// differ and `match` is exact, or if no tensor matches; and what SafetensorsFile::read() throws.
 template <class Net>
 LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = Match::exact) {
     using Scalar = typename Net::Scalar;

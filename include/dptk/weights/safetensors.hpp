@@ -31,10 +31,13 @@ class SafetensorsFile {
     /// Returns the path.
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-    /// Returns all tensors, in the order of their bytes.
+    /// Returns all tensors of types that dptk has, in the order of their bytes.
     [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }
 
-    /// Returns the tensor of this name, valid as long as this object; null if there is no such tensor.
+    /// Returns the other tensors, in the order of their bytes.
+    [[nodiscard]] const std::vector<UnreadableTensor>& unreadable() const noexcept { return unreadable_; }
+
+    /// Returns the entry of this name, valid as long as this object; null if there is no such entry.
     [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const noexcept;
 
     /// Returns the texts that the writer has added about the file.
@@ -52,6 +55,7 @@ class SafetensorsFile {
     std::filesystem::path path_;
     std::unique_ptr<File> file_;
     std::vector<SafetensorsEntry> entries_;
+    std::vector<UnreadableTensor> unreadable_;
     std::map<std::string, std::size_t, std::less<>> by_name_;
     std::map<std::string, std::string> metadata_;
 };

@@ -45,6 +45,7 @@ DPTK_INLINE SafetensorsFile::SafetensorsFile(std::filesystem::path path)
         detail::parse_safetensors_header(path_, header, size - sizeof length - header.size());
     metadata_ = std::move(parsed.metadata);
     entries_ = std::move(parsed.entries);
+    unreadable_ = std::move(parsed.unreadable);
     for (std::size_t i = 0; i < entries_.size(); ++i) by_name_.emplace(entries_[i].name, i);
 }
 

@@ -1,4 +1,4 @@
-/// SafetensorsEntry: the name, type, shape and place of a tensor in a safetensors file.
+/// SafetensorsEntry: the name, type, shape and place of a tensor in a safetensors file; and UnreadableTensor.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,13 @@ struct SafetensorsEntry {
 
     /// Returns the number of bytes.
     [[nodiscard]] std::size_t bytes() const noexcept { return count * dtype_size(dtype); }
+};
+
+/// A tensor of a safetensors file whose elements have a type that dptk does not have.
+struct UnreadableTensor {
+    std::string name;  ///< The name, unique within the file.
+    std::string type;  ///< The format's name of the type, such as F8_E4M3.
+    Shape shape;       ///< The size of each dimension, outermost first.
 };
 
 }  // namespace DPTK_NAMESPACE

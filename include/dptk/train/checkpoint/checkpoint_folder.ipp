@@ -93,8 +93,17 @@ DPTK_INLINE void flush_folder(const std::filesystem::path& path) {
     return tensor;
 }
 
+/// Throws Error if a file has tensors of types that only a newer dptk can have written.
+DPTK_INLINE void require_readable(const SafetensorsFile& file) {
+    if (file.unreadable().empty()) return;
+    const UnreadableTensor& tensor = file.unreadable().front();
+    throw Error(text(file.path().string(), ": tensor \"", tensor.name, "\" has the type ", tensor.type,
+                     ", which this version of dptk does not have"));
+}
+
 [[nodiscard]] DPTK_INLINE std::vector<StateTensor> read_tensors(const std::filesystem::path& path) {
     const SafetensorsFile file(path);
+    require_readable(file);
     std::vector<StateTensor> all;
     for (const SafetensorsEntry& entry : file.entries()) all.push_back(read_tensor(file, entry));
     return all;
@@ -103,6 +112,7 @@ DPTK_INLINE void flush_folder(const std::filesystem::path& path) {
 /// Returns the tensors of a file, which are read one by one when they are needed.
 [[nodiscard]] DPTK_INLINE StreamedTensors stream_tensors(const std::filesystem::path& path) {
     const auto file = std::make_shared<const SafetensorsFile>(path);
+    require_readable(*file);
     StreamedTensors tensors;
     for (const SafetensorsEntry& entry : file->entries())
         tensors.described.push_back({entry.name, entry.shape, entry.dtype, {}});

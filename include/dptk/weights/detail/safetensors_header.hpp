@@ -15,7 +15,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 struct SafetensorsHeader {
-    std::vector<SafetensorsEntry> entries;  ///< In the order of their bytes.
+    std::vector<SafetensorsEntry> entries;     ///< In the order of their bytes.
+    std::vector<UnreadableTensor> unreadable;  ///< In the order of their bytes.
     std::map<std::string, std::string> metadata;
 };
 

@@ -56,7 +56,8 @@ class SafetensorsHeaderParser {
   public:
     struct Tensor {
         std::string name;
-        std::optional<DType> dtype;
+        std::string type;
+        std::optional<DType> dtype;  // none if dptk does not have the type
         std::optional<Shape> shape;
         std::optional<std::vector<std::uint64_t>> offsets;
     };
@@ -87,13 +88,14 @@ class SafetensorsHeaderParser {
             return true;
         }
         if (place_ != Place::tensor || key_ != "dtype") return fail("a string");
-        const auto* const type = std::find_if(safetensors_types.begin(), safetensors_types.end(),
-                                              [&](const SafetensorsType& one) { return one.name == text; });
-        if (type == safetensors_types.end()) {
-            problem = "expected a dtype that dptk has, found \"" + text + '"';
+        if (text.empty()) {
+            problem = "expected the name of a type, found \"\"";
             return false;
         }
-        tensors.back().dtype = type->dtype;
+        const auto* const type = std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                                              [&](const SafetensorsType& one) { return one.name == text; });
+        if (type != safetensors_types.end()) tensors.back().dtype = type->dtype;
+        tensors.back().type = std::move(text);
         return true;
     }
 
@@ -102,7 +104,7 @@ class SafetensorsHeaderParser {
             place_ = Place::file;
         } else if (place_ == Place::file) {
             place_ = key_ == "__metadata__" ? Place::metadata : Place::tensor;
-            if (place_ == Place::tensor) tensors.push_back({key_, {}, {}, {}});
+            if (place_ == Place::tensor) tensors.push_back({key_, {}, {}, {}, {}});
         } else {
             return fail("an object");
         }
@@ -123,7 +125,7 @@ class SafetensorsHeaderParser {
         keys_.pop_back();
         if (place_ == Place::tensor) {
             const Tensor& tensor = tensors.back();
-            if (!tensor.dtype || !tensor.shape || !tensor.offsets) {
+            if (tensor.type.empty() || !tensor.shape || !tensor.offsets) {
                 problem = "expected dtype, shape and data_offsets of \"" + tensor.name + '"';
                 return false;
             }
@@ -190,51 +192,61 @@ DPTK_INLINE void throw_bad_safetensors(const std::filesystem::path& path, std::s
     return bytes;
 }
 
+/// Throws FormatError unless a tensor's offsets match its shape and type. How large the elements of other
+/// types are is not known.
+DPTK_INLINE void check_offsets(const std::filesystem::path& path,
+                               const SafetensorsHeaderParser::Tensor& tensor) {
+    const auto fail = [&](std::string_view problem) {
+        throw_bad_safetensors(path, safetensors_header_begin,
+                              text("tensor \"", tensor.name, "\": ", problem));
+    };
+    const std::vector<std::uint64_t>& offsets = *tensor.offsets;
+    if (offsets.size() != 2) fail("expected two data_offsets");
+    if (offsets[0] > offsets[1]) fail("expected data_offsets in ascending order");
+    if (!tensor.dtype) return;
+    const std::optional<std::uint64_t> bytes = bytes_of_shape(*tensor.shape, *tensor.dtype);
+    if (!bytes) fail("the size of the shape exceeds 2^64 bytes");
+    if (*bytes != offsets[1] - offsets[0])
+        fail(text("expected data_offsets of ", *bytes, " bytes, as the shape ", shape_text(*tensor.shape),
+                  " has, found ", offsets[1] - offsets[0]));
+}
+
 /// Converts the header's tensors, sorted by their offsets. Throws FormatError unless they fill
 /// `buffer_bytes`.
-[[nodiscard]] DPTK_INLINE std::vector<SafetensorsEntry> checked_entries(
-    const std::filesystem::path& path, std::vector<SafetensorsHeaderParser::Tensor> tensors,
-    std::size_t buffer_begin, std::size_t buffer_bytes) {
-    std::vector<SafetensorsEntry> entries;
-    for (SafetensorsHeaderParser::Tensor& tensor : tensors) {
-        const auto fail = [&](std::string_view problem) {
-            throw_bad_safetensors(path, safetensors_header_begin,
-                                  text("tensor \"", tensor.name, "\": ", problem));
-        };
-        const std::vector<std::uint64_t>& offsets = *tensor.offsets;
-        if (offsets.size() != 2) fail("expected two data_offsets");
-        if (offsets[0] > offsets[1]) fail("expected data_offsets in ascending order");
-        const std::optional<std::uint64_t> bytes = bytes_of_shape(*tensor.shape, *tensor.dtype);
-        if (!bytes) fail("the size of the shape exceeds 2^64 bytes");
-        if (*bytes != offsets[1] - offsets[0])
-            fail(text("expected data_offsets of ", *bytes, " bytes, as the shape ", shape_text(*tensor.shape),
-                      " has, found ", offsets[1] - offsets[0]));
-        entries.push_back({std::move(tensor.name), *tensor.dtype, std::move(*tensor.shape),
-                           static_cast<std::size_t>(offsets[0]),
-                           static_cast<std::size_t>(*bytes / dtype_size(*tensor.dtype))});
-    }
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-                         return a.offset != b.offset ? a.offset < b.offset : a.count < b.count;
-                     });
-    std::size_t end = 0;
-    for (SafetensorsEntry& entry : entries) {
-        if (entry.offset != end)
-            throw_bad_safetensors(path, buffer_begin + std::min(end, buffer_bytes),
-                                  text("tensor \"", entry.name, "\": expected a data_offset of ", end,
-                                       ", where the tensor before it ends, found ", entry.offset));
-        end += entry.bytes();
+[[nodiscard]] DPTK_INLINE SafetensorsHeader
+checked_tensors(const std::filesystem::path& path, std::vector<SafetensorsHeaderParser::Tensor> tensors,
+                std::size_t buffer_begin, std::size_t buffer_bytes) {
+    using Tensor = SafetensorsHeaderParser::Tensor;
+    for (const Tensor& tensor : tensors) check_offsets(path, tensor);
+    std::stable_sort(tensors.begin(), tensors.end(),
+                     [](const Tensor& a, const Tensor& b) { return *a.offsets < *b.offsets; });
+    SafetensorsHeader header;
+    std::uint64_t end = 0;
+    for (Tensor& tensor : tensors) {
+        const std::uint64_t begin = (*tensor.offsets)[0];
+        if (begin != end)
+            throw_bad_safetensors(path, buffer_begin + std::min<std::uint64_t>(end, buffer_bytes),
+                                  text("tensor \"", tensor.name, "\": expected a data_offset of ", end,
+                                       ", where the tensor before it ends, found ", begin));
+        end = (*tensor.offsets)[1];
         if (end > buffer_bytes)
             throw_bad_safetensors(
                 path, buffer_begin + buffer_bytes,
-                text("tensor \"", entry.name, "\": the file ends before byte ", end, " of its data"));
-        entry.offset += buffer_begin;
+                text("tensor \"", tensor.name, "\": the file ends before byte ", end, " of its data"));
+        if (tensor.dtype) {
+            const std::size_t count = (end - begin) / dtype_size(*tensor.dtype);
+            header.entries.push_back({std::move(tensor.name), *tensor.dtype, std::move(*tensor.shape),
+                                      buffer_begin + begin, count});
+        } else {
+            header.unreadable.push_back(
+                {std::move(tensor.name), std::move(tensor.type), std::move(*tensor.shape)});
+        }
     }
     if (end != buffer_bytes)
         throw_bad_safetensors(
             path, buffer_begin + end,
             text("expected the end of the file, found ", buffer_bytes - end, " more bytes"));
-    return entries;
+    return header;
 }
 
 DPTK_INLINE SafetensorsHeader parse_safetensors_header(const std::filesystem::path& path,
@@ -246,9 +258,10 @@ DPTK_INLINE SafetensorsHeader parse_safetensors_header(const std::filesystem::pa
     const CountingIterator begin(header.data(), &read), end(header.data() + header.size(), &read);
     if (!nlohmann::json::sax_parse(begin, end, &parser))
         throw_bad_safetensors(path, safetensors_header_begin + read, parser.problem);
-    return {checked_entries(path, std::move(parser.tensors), safetensors_header_begin + header.size(),
-                            data_bytes),
-            std::move(parser.metadata)};
+    SafetensorsHeader all = checked_tensors(path, std::move(parser.tensors),
+                                            safetensors_header_begin + header.size(), data_bytes);
+    all.metadata = std::move(parser.metadata);
+    return all;
 }
 
 }  // namespace DPTK_NAMESPACE::detail
