@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/callback.hpp"
@@ -29,6 +30,9 @@ struct CheckpointOptions {
     /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is. A monitor
     /// other than Monitor::automatic that an evaluation does not report is an error on all ranks.
     std::optional<Monitor> monitor = Monitor::automatic;
+    /// Whether checkpoints are saved. If not, nothing in the folder is changed, and it is an error if there
+    /// is no checkpoint to continue from.
+    bool saves = true;
     /// Whether rank 0 writes in a background thread, while the run continues with the next steps. The run
     /// only waits for a copy of the state, and for the previous checkpoint. A sharded optimizer's state is
     /// written while the run waits, since rank 0 has no copy of it.
@@ -41,7 +45,8 @@ struct CheckpointOptions {
 /// folder need not be visible to other ranks. The run continues bit for bit with the same number of ranks,
 /// and with another number it trains each sample of the epoch that was interrupted once. (On a GPU, networks
 /// select their kernels by measuring them, so that sums may be rounded differently.) If a checkpoint cannot
-/// be read or written, all ranks throw the same error. Add this callback after those whose state it saves.
+/// be read or written, all ranks throw the same error. A second run with the same folder is an error, on all
+/// ranks, until the first one has ended or was killed. Add this callback after those whose state it saves.
 class Checkpoint : public Callback {
   public:
     /// `folder` is where CheckpointFolder writes; only rank 0 uses it.
@@ -62,6 +67,9 @@ class Checkpoint : public Callback {
     void write(TrainingRun& run, bool is_best);
 
     void write_sharded(ProcessGroup& group, const TrainingState& state, std::int64_t step, bool is_best);
+
+    /// Returns what the run continues from, on rank 0.
+    [[nodiscard]] std::optional<TrainingState> find(std::vector<std::string>& remarks) const;
 
     /// Reads options.resume_from.
     [[nodiscard]] TrainingState load(const CheckpointFolder& folder) const;

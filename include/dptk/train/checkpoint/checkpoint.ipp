@@ -12,13 +12,14 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/train/detail/folder_lock.hpp"
 
 namespace DPTK_NAMESPACE {
 
 /// What rank 0 writes with.
 struct Checkpoint::Writer {
     Writer(const std::filesystem::path& path, std::size_t keep_last)
-        : folder(path, {.keep_last = keep_last}) {}
+        : folder(path, {.keep_last = keep_last}), lock(path) {}
 
     ~Writer() {
         if (thread.joinable()) thread.join();
@@ -36,6 +37,7 @@ struct Checkpoint::Writer {
     }
 
     CheckpointFolder folder;
+    detail::FolderLock lock;
     std::thread thread;
     std::exception_ptr problem;  // of the background thread
 };
@@ -111,15 +113,9 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
         writer_.reset();  // waits for the background thread of a run that has failed
-        writer_ = std::make_unique<Writer>(path_, options_.keep_last);
+        if (options_.saves) writer_ = std::make_unique<Writer>(path_, options_.keep_last);
         std::vector<std::string> remarks;
-        if (!options_.resume_from.empty()) {
-            state = load(writer_->folder);
-        } else if (options_.resume) {
-            state = writer_->folder.load_newest(remarks);
-        } else {
-            require_none(writer_->folder, "of an earlier run: use another folder, or remove this one");
-        }
+        state = find(remarks);
         for (const std::string& remark : remarks) say(remark);
     });
     if (group.all_reduce_value<int>(state ? 1 : 0, ReduceOp::max) == 0) return;
@@ -127,9 +123,23 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     detail::broadcast_state(group, *state);
     run.restore(*state);
     saved_step_ = run.status().step;
-    if (writer_)
+    if (group.rank() == 0)
         say(detail::text("continuing from the checkpoint of step ", saved_step_, ", after ",
                          run.status().epoch, " epochs"));
+}
+
+DPTK_INLINE std::optional<TrainingState> Checkpoint::find(std::vector<std::string>& remarks) const {
+    if (options_.saves) {
+        if (!options_.resume_from.empty()) return load(writer_->folder);
+        if (options_.resume) return writer_->folder.load_newest(remarks);
+        require_none(writer_->folder, "of an earlier run: use another folder, or remove this one");
+        return std::nullopt;
+    }
+    if (!options_.resume_from.empty()) return CheckpointFolder::load(options_.resume_from);
+    std::optional<TrainingState> state;
+    if (std::filesystem::exists(path_)) state = CheckpointFolder(path_).load_newest(remarks);
+    if (!state) throw ArgumentError(detail::text(path_.string(), ": expected a checkpoint, found none"));
+    return state;
 }
 
 DPTK_INLINE TrainingState Checkpoint::load(const CheckpointFolder& folder) const {
@@ -174,7 +184,8 @@ DPTK_INLINE void Checkpoint::epoch_end(TrainingRun& run) {
 DPTK_INLINE void Checkpoint::train_end(TrainingRun& run) {
     if (run.status().step > 0 && saved_step_ != run.status().step) write(run, false);
     on_all_or_none(run.group(), [&] {
-        if (writer_) writer_->wait();
+        const std::unique_ptr<Writer> writer = std::move(writer_);  // ends here, and releases the folder
+        if (writer) writer->wait();
     });
 }
 
@@ -187,6 +198,7 @@ DPTK_INLINE void Checkpoint::restore(TrainingRun& /*run*/, const TrainingState& 
 }
 
 DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
+    if (!options_.saves) return;
     TrainingState state = run.state();
     const std::int64_t step = saved_step_ = run.status().step;
     if (!state.sharded.described.empty()) return write_sharded(run.group(), state, step, is_best);

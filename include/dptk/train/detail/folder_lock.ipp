@@ -1,0 +1,48 @@
+#pragma once
+
+#include "dptk/train/detail/folder_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "dptk/control/net/host.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Returns the first line of a lock file: "process 123 on host node7".
+[[nodiscard]] DPTK_INLINE std::string lock_owner(int file) {
+    char owner[256];
+    const ssize_t bytes = ::pread(file, owner, sizeof owner, 0);
+    const std::string line(owner, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    return line.starts_with("process ") ? line.substr(0, line.find('\n')) : "another run";
+}
+
+DPTK_INLINE FolderLock::FolderLock(const std::filesystem::path& folder) {
+    const std::filesystem::path path = folder / "run.lock";
+    file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    const auto fail = [&] {
+        throw BackendError(text(path.string(), ": cannot be locked: ", errno_text(errno)));
+    };
+    if (!file_.is_open()) fail();
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (::fcntl(file_.number(), F_OFD_SETLK, &whole) != 0) {
+        if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL) return;  // no locks
+        if (errno != EAGAIN && errno != EACCES) fail();
+        throw ArgumentError(
+            text(folder.string(), ": ", lock_owner(file_.number()),
+                 " trains in this folder: wait until it has ended, or use another folder"));
+    }
+    const std::string owner = text("process ", ::getpid(), " on host ", host_name(), '\n');
+    if (::ftruncate(file_.number(), 0) != 0 ||
+        ::pwrite(file_.number(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
+        fail();
+}
+
+}  // namespace DPTK_NAMESPACE::detail
