@@ -175,12 +175,30 @@ class OnlyEvaluate : public dptk::Callback {
 };
 
 #ifdef DPTK_WITH_WEIGHTS
+/// Whether the run continues from a checkpoint, if there is one.
+bool uses_checkpoint(const Options& options) {
+    return !options.work_dir.empty() && options.resume != "none";
+}
+
+/// Throws ArgumentError if the network would be evaluated with random values.
+void require_all(const Options& options, dptk::LoadedWeights loaded) {
+    // Files of old versions of PyTorch lack these counters, which an evaluation does not use.
+    std::erase_if(loaded.missing,
+                  [](const std::string& name) { return name.ends_with(".num_batches_tracked"); });
+    if (!loaded.missing.empty() || !loaded.other_shape.empty() || !loaded.other_type.empty())
+        throw dptk::ArgumentError(options.weights +
+                                  ": --evaluate needs all values of the network: " + loaded.describe());
+}
+
 template <class Net>
 void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
                   dptk::ProgressPrinter& printer) {
     if (options.weights.empty()) return;
     const dptk::LoadedWeights loaded = dptk::on_all_or_none(group, [&] {
-        return dptk::load_weights(net, dptk::SafetensorsFile(options.weights), dptk::Match::partial);
+        dptk::LoadedWeights report =
+            dptk::load_weights(net, dptk::SafetensorsFile(options.weights), dptk::Match::partial);
+        if (options.evaluate && !uses_checkpoint(options)) require_all(options, report);
+        return report;
     });
     printer.line(options.weights + ": " + loaded.describe());
 }
@@ -248,6 +266,7 @@ void add_files(Trainer& trainer, const Options& options, const std::vector<std::
                                             .resume_from = names_checkpoint(options) ? options.resume : "",
                                             .keep_last = options.keep_last,
                                             .every_steps = options.save_every,
+                                            .saves = !options.evaluate,
                                             .in_background = true,
                                             .remark = [&](const std::string& text) { printer.line(text); }}));
     if (options.evaluate) return;

@@ -8,8 +8,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A lock on the file `run.lock` in a folder. The operating system releases it when the process ends, however it ends. It
-/// also excludes processes on other hosts if the file system has locks between hosts, as NFS does.
+/// A lock on the file `run.lock` in a folder. The operating system releases it when the process ends, however
+/// it ends. It also excludes processes on other hosts if the file system has locks between hosts, as NFS
+/// does.
 class FolderLock {
   public:
     /// Throws ArgumentError if another FolderLock, of any process, has the lock, and BackendError if the

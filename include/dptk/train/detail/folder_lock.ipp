@@ -35,9 +35,8 @@ DPTK_INLINE FolderLock::FolderLock(const std::filesystem::path& folder) {
     if (::fcntl(file_.number(), F_OFD_SETLK, &whole) != 0) {
         if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL) return;  // no locks
         if (errno != EAGAIN && errno != EACCES) fail();
-        throw ArgumentError(
-            text(folder.string(), ": ", lock_owner(file_.number()),
-                 " trains in this folder: wait until it has ended, or use another folder"));
+        throw ArgumentError(text(folder.string(), ": ", lock_owner(file_.number()),
+                                 " trains in this folder: wait until it has ended, or use another folder"));
     }
     const std::string owner = text("process ", ::getpid(), " on host ", host_name(), '\n');
     if (::ftruncate(file_.number(), 0) != 0 ||
