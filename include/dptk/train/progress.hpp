@@ -28,9 +28,13 @@ namespace detail {
 
 [[nodiscard]] std::string duration_text(double seconds);
 
+/// Returns the width of the terminal that stdout is, or COLUMNS, or 80.
+[[nodiscard]] std::size_t terminal_columns();
+
 }  // namespace detail
 
-/// Writes progress to stdout, and lines to a log. Use the style `none` and no log on all ranks except rank 0.
+/// Writes progress to stdout, and lines to a log. The bar is narrower than the terminal, or without one, than
+/// the variable COLUMNS says, or else than 80 columns. Use the style `none` and no log on all ranks except rank 0.
 class ProgressPrinter {
   public:
     /// Makes a printer of the given style. Appends what line() gets to the file `log`, with the local time,
@@ -46,7 +50,7 @@ class ProgressPrinter {
     void line(const std::string& text);
 
   private:
-    [[nodiscard]] static std::string bar(double done);
+    [[nodiscard]] static std::string bar(double done, std::size_t columns);
 
     void append_to_log(const std::string& text);
 

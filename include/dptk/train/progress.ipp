@@ -2,9 +2,14 @@
 
 #include "dptk/train/progress.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -21,6 +26,14 @@ DPTK_INLINE std::string duration_text(double seconds) {
     return text;
 }
 
+DPTK_INLINE std::size_t terminal_columns() {
+    winsize size = {};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    const char* const variable = std::getenv("COLUMNS");
+    const long columns = variable == nullptr ? 0 : std::strtol(variable, nullptr, 10);
+    return columns > 0 ? static_cast<std::size_t>(columns) : 80;
+}
+
 }  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
@@ -31,16 +44,19 @@ DPTK_INLINE void ProgressPrinter::update(const TrainingProgress& progress) {
     if (style_ == ProgressStyle::lines && now - last_line_ < std::chrono::seconds(5)) return;
     last_line_ = now;
     const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
-    const std::string text = detail::text(
-        "epoch ", progress.epoch, '/', progress.epochs, ' ', style_ == ProgressStyle::bar ? bar(done) : "",
+    const std::string epoch = detail::text("epoch ", progress.epoch, '/', progress.epochs, ' ');
+    const std::string numbers = detail::text(
         detail::padded(detail::fixed_text(done * 100, 0), 3), " %  loss ",
         detail::fixed_text(progress.loss, 4), "  ", detail::fixed_text(progress.samples_per_second, 0),
         " samples/s  ", detail::duration_text(progress.seconds_left), " left");
     if (style_ == ProgressStyle::bar) {
-        std::printf("\r%s\033[K", text.c_str());
+        const std::size_t columns = detail::terminal_columns() - 1;  // a full line may wrap
+        const std::size_t taken = epoch.size() + numbers.size();
+        const std::string text = epoch + bar(done, columns > taken ? columns - taken : 0) + numbers;
+        std::printf("\r%s\033[K", text.substr(0, columns).c_str());
         drawn_ = true;
     } else {
-        std::printf("%s\n", text.c_str());
+        std::printf("%s%s\n", epoch.c_str(), numbers.c_str());
     }
     std::fflush(stdout);
 }
@@ -68,13 +84,13 @@ DPTK_INLINE void ProgressPrinter::append_to_log(const std::string& text) {
     log_.clear();
 }
 
-DPTK_INLINE std::string ProgressPrinter::bar(double done) {
-    constexpr int width = 24;
-    const int filled = static_cast<int>(done * width);
-    std::string text = "[";
-    text.append(static_cast<std::size_t>(filled), '#');
-    text.append(static_cast<std::size_t>(width - filled), '.');
-    return text + "] ";
+/// Returns a bar of at most `columns` columns, and at most 27; empty if it would be too small.
+DPTK_INLINE std::string ProgressPrinter::bar(double done, std::size_t columns) {
+    constexpr std::size_t most = 24, brackets = 3;
+    if (columns < brackets + 4) return "";
+    const std::size_t width = std::min(most, columns - brackets);
+    const auto filled = static_cast<std::size_t>(done * static_cast<double>(width));
+    return '[' + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
 }
 
 }  // namespace DPTK_NAMESPACE
