@@ -128,8 +128,6 @@ void translate_weights(ConfigEntry& entry, Context&) {
     const std::string file = entry.values.front();
     const std::optional<bool> is_wanted = as_bool(entry);
     if (is_wanted == true) fail_at(entry, "expected a safetensors file");
-    if (file.ends_with(".pth") || file.ends_with(".pt"))
-        fail_at(entry, "expected a safetensors file: scripts/convert-weights converts " + file);
     if (file.empty() || is_wanted == false) entry.kind = Kind::null;
 }
 

@@ -188,7 +188,8 @@ std::string yaml_value(const CLI::Option& option, const std::vector<std::string>
 std::string expected_values(const CLI::Option& option) {
     const std::string type = option.get_type_name();
     if (is_flag(option)) return "true or false";
-    return type.starts_with("INT") || type.starts_with("UINT") ? "an integer" : type;
+    if (type.starts_with("UINT")) return "a whole number, 0 or above";
+    return type.starts_with("INT") ? "a whole number" : type.starts_with("FLOAT") ? "a number" : type;
 }
 
 std::string origin_text(const Setting& setting) {

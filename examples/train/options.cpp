@@ -27,6 +27,8 @@
 
 namespace {
 
+constexpr int usage_error = 2;  // the exit status
+
 #ifdef DPTK_WITH_CUDNN
 constexpr bool is_built_with_cuda = true;
 
@@ -84,7 +86,7 @@ class Settings {
         for (const std::string& name : option_names(app)) {
             const std::string dashed = "--" + name;
             if (app.count(dashed) > 0)
-                settings_[name] = {name, app[dashed]->results(), Origin::command_line, dashed};
+                settings_[name] = {name, app[dashed]->reduced_results(), Origin::command_line, dashed};
         }
     }
 
@@ -150,6 +152,9 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail(options.weights.empty() ? "work-dir" : "weights",
                       "this program was built without nlohmann-json; install "
                       "nlohmann-json3-dev (Debian) or json-devel (Fedora), and build it again");
+    if (options.weights.ends_with(".pth") || options.weights.ends_with(".pt"))
+        settings.fail("weights",
+                      "expected a safetensors file: scripts/convert-weights converts " + options.weights);
     if (options.evaluate && options.weights.empty() && (options.work_dir.empty() || options.resume == "none"))
         settings.fail("evaluate", "needs --weights or a checkpoint in --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
@@ -279,6 +284,19 @@ CLI::Validator pattern_and_factor() {
             "PATTERN=FACTOR"};
 }
 
+/// A transformation that accepts a word in upper and lower case.
+CLI::Validator one_of(const std::vector<std::string>& words) {
+    return {[=](std::string& text) -> std::string {
+                const std::string word = CLI::detail::to_lower(text);
+                if (std::find(words.begin(), words.end(), word) == words.end())
+                    return "expected one of " + CLI::detail::join(words, ", ") + ", got '" + text + "'" +
+                           dptk::detail::suggestion(word, words);
+                text = word;
+                return "";
+            },
+            "{" + CLI::detail::join(words, ",") + "}"};
+}
+
 CLI::Validator fraction() {
     return number(
         "FRACTION", [](double value) { return value > 0 && value < 1; }, "a number above 0 and below 1");
@@ -338,11 +356,31 @@ class NarrowHelp : public CLI::Formatter {
     throw CLI::ValidationError(text);
 }
 
+/// Throws the error about the option whose value does not have its type.
+void fail_conversion(CLI::App& app) {
+    for (const CLI::Option* option : app.get_options()) {
+        if (option->count() == 0) continue;
+        Setting setting{option->get_single_name(), option->reduced_results(), Origin::command_line,
+                        option->get_name()};
+        try {
+            apply(app, setting);
+        } catch (const dptk::ArgumentError& error) {
+            throw CLI::ValidationError(error.what());
+        }
+    }
+}
+
 void parse_command_line(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ExtrasError& error) {
         fail_unknown(app, error);
+    } catch (const CLI::ConversionError&) {
+        fail_conversion(app);
+        throw;
+    } catch (const CLI::ArgumentMismatch& error) {  // such as "--epochs: 1 required INT:POSITIVE missing"
+        const std::string text = error.what();
+        throw CLI::ValidationError(text.substr(0, text.find(':')), "expected a value");
     }
 }
 
@@ -353,7 +391,7 @@ void add_options(CLI::App& app, Options& options) {
     begin_group("Model");
     const std::vector<std::string_view> models = dptk::nn::model_names();
     app.add_option("--model", options.model, "network")
-        ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())));
+        ->transform(one_of(std::vector<std::string>(models.begin(), models.end())));
     app.add_flag("--summary", options.summary, "print the model's layers, parameters and FLOPs");
     app.add_flag("--sync-bn,--sync-batch-norm", options.sync_batch_norm,
                  "compute batch norms over the batches of all ranks");
@@ -369,8 +407,7 @@ void add_options(CLI::App& app, Options& options) {
 
     begin_group("Data");
     app.add_option("--dataset", options.dataset, "format of the dataset")
-        ->check(CLI::IsMember(
-            {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
+        ->transform(one_of({"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
     app.add_option(
            "--data", options.data,
            "folder of the dataset's files; --dataset digits has a default, and --dataset images may have "
@@ -386,7 +423,7 @@ void add_options(CLI::App& app, Options& options) {
            "--augment", options.augment,
            "crop-flip: train with random parts of --dataset images, some of them mirrored; none: with the "
            "whole images, such as images of letters or digits")
-        ->check(CLI::IsMember({"crop-flip", "none"}));
+        ->transform(one_of({"crop-flip", "none"}));
     app.add_flag("--skip-damaged", options.skip_damaged,
                  "use the next image of --dataset images in the place of a damaged one, and name it");
     app.add_flag("--keep-hidden", options.keep_hidden,
@@ -406,7 +443,7 @@ void add_options(CLI::App& app, Options& options) {
                    "batches of each step per rank, one after the other, as if they were one large batch")
         ->check(positive());
     app.add_option("--optimizer", options.optimizer, "how gradients change the parameters")
-        ->transform(CLI::IsMember({"sgd", "adam", "adamw"}, CLI::ignore_case));
+        ->transform(one_of({"sgd", "adam", "adamw"}));
     app.add_option("--lr", options.lr, "learning rate")->check(not_negative());
     app.add_flag("--scale-lr", options.scale_lr,
                  "multiply the learning rate by the number of ranks, or of shards");
@@ -417,7 +454,7 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--momentum", options.momentum, "of sgd")->check(not_negative());
     app.add_option("--weight-decay", options.weight_decay, "of all parameters")->check(not_negative());
     app.add_option("--scheduler", options.scheduler, "how the learning rate falls")
-        ->check(CLI::IsMember({"constant", "cosine", "linear", "multi-step"}));
+        ->transform(one_of({"constant", "cosine", "linear", "multi-step"}));
     app.add_option("--milestones", options.milestones,
                    "epochs after which --scheduler multi-step divides the learning rate by 10")
         ->check(not_negative());
@@ -436,7 +473,7 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option(
            "--prune", options.prune,
            "train, then remove the filters of least importance, by this measure, and train the others")
-        ->transform(CLI::IsMember({"none", "l1", "l2", "fpgm", "slim"}, CLI::ignore_case));
+        ->transform(one_of({"none", "l1", "l2", "fpgm", "slim"}));
     app.add_option("--sparsity", options.sparsity, "fraction of the filters to remove")->check(fraction());
     app.add_option("--prune-epochs", options.prune_epochs,
                    "the last of --epochs, after pruning; default: half of them")
@@ -463,32 +500,32 @@ void add_options(CLI::App& app, Options& options) {
                    "number of newest checkpoints that are kept, 2 or more; 0: all")
         ->check(kept_checkpoints());
     app.add_option("--progress", options.progress, "how to show the progress")
-        ->check(CLI::IsMember({"auto", "bar", "lines"}));
+        ->transform(one_of({"auto", "bar", "lines"}));
 
     begin_group("Ranks and devices");
     app.add_option("--parallel", options.parallel,
                    "ddp: ranks are processes that a launcher starts; dp: ranks are threads of one process, "
                    "which needs no launcher; both: ranks are threads of each process")
-        ->check(CLI::IsMember({"ddp", "dp", "both"}));
+        ->transform(one_of({"ddp", "dp", "both"}));
     app.add_option("--replicas", options.replicas,
                    "of --parallel dp and both: number of ranks in each process; default of dp with --device "
                    "cuda: one per visible GPU")
         ->check(positive());
     app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
-        ->check(CLI::IsMember({"cpu", "cuda"}));
+        ->transform(one_of({"cpu", "cuda"}));
     app.add_option(
            "--precision", options.precision,
            "precision of products and convolutions; tf32 is fp32 on a CPU, and bf16 needs AVX512_BF16")
-        ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+        ->transform(one_of({"fp32", "tf32", "bf16"}));
     app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
     app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");
     app.add_option("--threads", options.threads, "compute threads per rank; 0: cores / ranks on this host")
         ->check(not_negative());
     app.add_option("--overlap", options.overlap,
                    "send gradients while others are computed; auto: if each rank has a spare core or a GPU")
-        ->check(CLI::IsMember({"auto", "on", "off"}));
+        ->transform(one_of({"auto", "on", "off"}));
     app.add_option("--comm-hook", options.comm_hook, "how gradients are compressed before they are sent")
-        ->check(CLI::IsMember({"none", "fp16", "bf16", "powersgd"}));
+        ->transform(one_of({"none", "fp16", "bf16", "powersgd"}));
     app.add_flag("--shard-optimizer", options.shard_optimizer,
                  "each rank keeps only its part of the optimizer's state (ZeRO-1), in less memory");
     app.add_option("--reproducible", options.reproducible_shards,
@@ -514,6 +551,7 @@ ParsedOptions parse_options(int argc, char** argv, int processes,
         "as batch_size: 64. The command line overrides variables, and these override the file.");
     app.formatter(std::make_shared<NarrowHelp>());
     app.option_defaults()->always_capture_default()->group("Configuration");
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.set_help_flag("-h,--help", "print this text and exit")->group("Configuration");
     app.add_option("-c,--config", config, "YAML file with options")->type_name("FILE");
     app.add_flag("--print-config", print_config, "print the options in force as YAML, and exit");
@@ -548,10 +586,10 @@ ParsedOptions parse_options(int argc, char** argv, int processes,
             parsed.options = options;
     } catch (const CLI::ParseError& error) {
         std::ostringstream text;
-        parsed.exit_status = app.exit(error, text, text);
+        parsed.exit_status = app.exit(error, text, text) == 0 ? 0 : usage_error;
         parsed.text = text.str();
     } catch (const dptk::ArgumentError& error) {
-        parsed.exit_status = 1;
+        parsed.exit_status = usage_error;
         parsed.text = std::string("train: ") + error.what() + "\n";
     }
     return parsed;
