@@ -320,6 +320,33 @@ TEST_CASE("a loader makes the same batches with any number of workers and ranks"
     CHECK(epoch(0, 3) == expected);
 }
 
+TEST_CASE("a split by class has a share of each class, and at least one sample of it in both parts") {
+    std::vector<int> labels(40, 7);  // 40 of class 7, 2 of each class 0 to 3, and 1 of class 4
+    for (int i = 0; i < 8; ++i) labels.push_back(i % 4);
+    labels.push_back(4);
+    const auto count = [&](const std::vector<std::size_t>& indices, int label) {
+        return std::count_if(indices.begin(), indices.end(), [&](std::size_t i) { return labels[i] == label; });
+    };
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+        const auto [training, validation] = dptk::split_by_class(labels, 0.2, seed);
+        CHECK(training.size() + validation.size() == labels.size());
+        CHECK(std::is_sorted(training.begin(), training.end()));
+        CHECK(std::is_sorted(validation.begin(), validation.end()));
+        CHECK(count(validation, 7) == 8);
+        for (const int label : {0, 1, 2, 3}) {
+            CHECK(count(validation, label) == 1);
+            CHECK(count(training, label) == 1);
+        }
+        CHECK(count(training, 4) == 1);
+        CHECK(dptk::split_by_class(labels, 0.2, seed).validation == validation);
+    }
+    CHECK(dptk::split_by_class(labels, 0.2, 1).validation != dptk::split_by_class(labels, 0.2, 2).validation);
+    CHECK(dptk::split_by_class(labels, 0, 1).validation.empty());
+    CHECK(dptk::split_by_class(labels, 1, 1).training.empty());
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::split_by_class(labels, -0.5, 1)),
+                         "split_by_class: expected a fraction in [0, 1], found -0.5", dptk::ArgumentError);
+}
+
 TEST_CASE("a random split is the same for the same seed, and has each sample once") {
     const auto [training, validation] = dptk::random_split(100, 0.2, 5);
     CHECK(training.size() == 80);
