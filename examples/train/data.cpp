@@ -234,7 +234,9 @@ Data<ImageFiles> find_images(const Options& options, int rank) {
         return data_of_files(*trained, whole(trained), whole(tested));
     }
     const auto all = open(options.data);
-    dptk::SplitIndices split = dptk::random_split(all->size(), 0.2, options.seed);
+    std::vector<int> labels;
+    for (const dptk::ImageFile& file : all->files()) labels.push_back(file.label);
+    dptk::SplitIndices split = dptk::split_by_class(labels, 0.2, options.seed);
     return data_of_files(*all, {all, std::move(split.training)}, {all, std::move(split.validation)});
 }
 #endif

@@ -130,11 +130,15 @@ dptk::OptimizerKind optimizer_kind(const std::string& name) {
 std::function<double(double epochs, double step)> schedule(const Options& options) {
     const auto epochs = static_cast<double>(options.epochs);
     if (options.scheduler == "cosine")
-        return dptk::CosineSchedule({.total = epochs, .warmup = options.warmup});
+        return dptk::CosineSchedule({.total = epochs, .final_factor = options.lrf, .warmup = options.warmup});
     if (options.scheduler == "linear")
-        return dptk::LinearSchedule({.total = epochs, .warmup = options.warmup});
-    if (options.scheduler == "multi-step")
-        return dptk::MultiStepSchedule({.milestones = options.milestones, .warmup = options.warmup});
+        return dptk::LinearSchedule({.total = epochs, .final_factor = options.lrf, .warmup = options.warmup});
+    if (options.scheduler == "multi-step") {
+        std::vector<double> milestones = options.milestones;
+        std::sort(milestones.begin(), milestones.end());
+        return dptk::MultiStepSchedule(
+            {.milestones = std::move(milestones), .gamma = options.gamma, .warmup = options.warmup});
+    }
     return dptk::ConstantSchedule({.warmup = options.warmup});
 }
 
@@ -314,6 +318,7 @@ dptk::TrainerOptions trainer_options(const dptk::ProcessGroup& group, const Opti
             .freeze = options.freeze,
             .lr_factors = lr_factors(options),
             .shard_optimizer = options.shard_optimizer,
+            .label_smoothing = options.label_smoothing,
             .seed = options.seed,
             .pixel_scale = data.pixel_scale,
             .transform = data.transform,
@@ -437,7 +442,8 @@ ConfigInputs inputs_of_rank_0(dptk::ProcessGroup& group, const std::string& path
     return inputs;
 }
 
-void run(dptk::ProcessGroup& group, const Options& options) {
+void run(dptk::ProcessGroup& group, const Options& given) {
+    const Options options = with_pruned_weights(given);
 #ifdef DPTK_WITH_IMAGES
     if (options.dataset == "images")
         return load_and_train(group, options,

@@ -159,10 +159,16 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail("evaluate", "needs --weights or a checkpoint in --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
+    settings.require("gamma", "scheduler", options.scheduler == "multi-step",
+                     "needs --scheduler multi-step");
+    settings.require("lrf", "scheduler", options.scheduler == "cosine" || options.scheduler == "linear",
+                     "needs --scheduler cosine or linear");
     if (options.scheduler == "multi-step" && options.milestones.empty())
         settings.fail("scheduler", "multi-step needs --milestones");
     for (const char* name : {"accumulate", "freeze", "lr-factor"})
         settings.require(name, "device", options.device == "cpu", "needs --device cpu");
+    settings.require("label-smoothing", "device", options.label_smoothing <= 0 || options.device == "cpu",
+                     "needs --device cpu");
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
 
@@ -445,6 +451,10 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--optimizer", options.optimizer, "how gradients change the parameters")
         ->transform(one_of({"sgd", "adam", "adamw"}));
     app.add_option("--lr", options.lr, "learning rate")->check(not_negative());
+    app.add_option("--label-smoothing", options.label_smoothing,
+                   "part of each target that is spread evenly over all classes, such as 0.1")
+        ->check(number("FRACTION", [](double value) { return value >= 0 && value < 1; },
+                       "a number from 0 to below 1"));
     app.add_flag("--scale-lr", options.scale_lr,
                  "multiply the learning rate by the number of ranks, or of shards");
     app.add_option("--lr-factor", options.lr_factors,
@@ -456,7 +466,12 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--scheduler", options.scheduler, "how the learning rate falls")
         ->transform(one_of({"constant", "cosine", "linear", "multi-step"}));
     app.add_option("--milestones", options.milestones,
-                   "epochs after which --scheduler multi-step divides the learning rate by 10")
+                   "epochs after which --scheduler multi-step multiplies the learning rate by --gamma")
+        ->check(not_negative());
+    app.add_option("--gamma", options.gamma, "of multi-step: factor of the learning rate at each milestone")
+        ->check(not_negative());
+    app.add_option("--lrf", options.lrf,
+                   "of cosine and linear: the learning rate at the end, as a fraction of --lr")
         ->check(not_negative());
     app.add_option("--warmup", options.warmup, "epochs in which the learning rate rises")
         ->check(not_negative());

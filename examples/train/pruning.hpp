@@ -145,6 +145,22 @@ template <class MakeBackend, class Dataset>
 /// The key of a pruned network's model in the metadata of its weights.
 constexpr const char* pruned_model_key = "pruned_model";
 
+/// Returns the path of the smaller network in the work folder.
+[[nodiscard]] inline std::filesystem::path pruned_file(const Options& options) {
+    return std::filesystem::path(options.work_dir) / "pruned" / "model.safetensors";
+}
+
+/// Returns the options, with the smaller network as weights if the run in the work folder, which is only
+/// evaluated, was pruned.
+[[nodiscard]] inline Options with_pruned_weights(Options options) {
+    const bool is_asked_for = options.weights.empty() && options.resume == "auto";
+    if (options.evaluate && is_asked_for && std::filesystem::exists(pruned_file(options))) {
+        options.weights = pruned_file(options).string();
+        options.resume = "none";
+    }
+    return options;
+}
+
 /// Returns the graph with as many filters as a file of weights has, if these are of a pruned network. Throws
 /// ArgumentError if it was pruned from another model.
 [[nodiscard]] inline dptk::nn::Graph pruned_as_in_file(const Options& options, dptk::nn::Graph graph) {
@@ -166,16 +182,19 @@ constexpr const char* pruned_model_key = "pruned_model";
 /// Writes the network to the folder `pruned` in the work folder. Returns the file.
 template <class Net>
 [[nodiscard]] std::string save_pruned(dptk::ProcessGroup& group, const Options& options, Net& pruned) {
-    const std::filesystem::path folder = std::filesystem::path(options.work_dir) / "pruned";
+    const std::filesystem::path file = pruned_file(options);
     dptk::on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
-        std::filesystem::create_directories(folder);
-        dptk::save_weights(pruned, folder / "model.safetensors",
-                           {{"format", "pt"}, {pruned_model_key, options.model}});
+        std::filesystem::create_directories(file.parent_path());
+        dptk::save_weights(pruned, file, {{"format", "pt"}, {pruned_model_key, options.model}});
     });
-    return (folder / "model.safetensors").string();
+    return file.string();
 }
 #else
+inline Options with_pruned_weights(Options options) {
+    return options;
+}
+
 inline dptk::nn::Graph pruned_as_in_file(const Options&, dptk::nn::Graph graph) {
     return graph;
 }  // parse_options refuses --weights

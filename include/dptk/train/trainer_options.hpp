@@ -55,6 +55,9 @@ struct TrainerOptions {
     /// parameters: see ShardedOptimizer. Callbacks then see no averaged gradients. Only for models in host
     /// memory without a make_ddp(), and not together with a comm hook or reproducible shards.
     bool shard_optimizer = false;
+    /// The part of the target that is spread evenly over all classes, in [0, 1), in training and evaluation:
+    /// see nn::CrossEntropyOptions. Only for networks in host memory.
+    double label_smoothing = 0;
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
     /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.

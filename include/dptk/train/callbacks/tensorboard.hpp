@@ -45,7 +45,7 @@ class TensorBoard : public Callback {
         on_rank_0(run, [&](const TrainingStatus& status) {
             if (file_) return;
             file_.emplace(folder_);
-            if (status.step > 0) file_->resume_at(status.step + 1);
+            file_->resume_at(status.step + 1);  // also after a run that was killed before its first checkpoint
         });
     }
 

@@ -19,6 +19,8 @@ DPTK_INLINE std::string problem_of_options(const TrainerOptions& options) {
     if (options.shard_optimizer && (options.comm_hook || options.reproducible_shards > 0))
         return text("Trainer: shard_optimizer and ", options.comm_hook ? "comm_hook" : "reproducible_shards",
                     " cannot be combined; set only one of them");
+    if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
+        return text("Trainer: label_smoothing must be in [0, 1), got ", options.label_smoothing);
     if (options.workers.value_or(0) > most_workers)
         return text("Trainer: workers must be at most ", most_workers, ", got ", *options.workers);
     return "";
@@ -46,7 +48,7 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                                       : text("\nbeta1 ", adam.beta1, "\nbeta2 ", adam.beta2, "\neps ",
                                              adam.eps, "\nweight_decay ", adam.weight_decay);
     return text("epochs ", options.epochs, "\nbatch_size ", options.batch_size, "\naccumulate ",
-                options.accumulate, "\nseed ", options.seed, "\noptimizer ", optimizer_name(options), "\nlr ",
+                options.accumulate, "\nlabel_smoothing ", options.label_smoothing, "\nseed ", options.seed, "\noptimizer ", optimizer_name(options), "\nlr ",
                 initial_lr(options), optimizer, "\npixel_scale ", options.pixel_scale,
                 "\nreproducible_shards ", options.reproducible_shards, "\nshard_optimizer ",
                 options.shard_optimizer, "\ncuda_graph ", options.cuda_graph, pattern_lines(options));

@@ -42,7 +42,8 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
     TrainerComputation(nn::Network<Backend>& net, const TrainerOptions& options)
         : HostComputation<Scalar>(options),
           NetworkComputation<Backend>(net),
-          format_(sample_format(net, options.pixel_scale)) {}
+          format_(sample_format(net, options.pixel_scale)),
+          loss_{.label_smoothing = options.label_smoothing} {}
 
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
@@ -108,7 +109,7 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
         const nn::Tensor<Scalar>& logits = net_.forward(batch.values);
         batch_ = &batch;
         logits_ = &logits;
-        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch.labels, output_gradient_);
+        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch.labels, output_gradient_, loss_);
         totals.add(result, batch.labels.size());
     }
 
@@ -134,6 +135,7 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
   private:
     using NetworkComputation<Backend>::net_;
     SampleFormat format_;
+    nn::CrossEntropyOptions loss_;
     const LabeledBatch<Scalar>* batch_ = nullptr;  // of the last forward, in its loader
     const nn::Tensor<Scalar>* logits_ = nullptr;   // of the last forward, in the network
     nn::Tensor<Scalar> output_gradient_;

@@ -101,6 +101,8 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
         if (options.data_on_device) return "Trainer: data_on_device requires a network on a GPU";
+        if (options.label_smoothing > 0)
+            return "Trainer: label_smoothing requires a network: a model computes its own loss";
         if (options.ready == Ready::marked && !marks_ready && !makes_ddp)
             return "Trainer: Ready::marked requires a model with a backward(on_ready)";
         if constexpr (makes_ddp) {
