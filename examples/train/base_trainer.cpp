@@ -10,14 +10,23 @@
 #include <utility>
 #include <vector>
 
+#include "options.hpp"
+
 namespace {
 
 using Kind = ConfigEntry::Kind;
 
 /// What the translation of an entry depends on, and what it results in.
 struct Context {
-    bool is_distributed = false;  // with one rank per device
+    bool is_distributed = false;   // distributed: True, with one rank per device
+    bool wants_processes = false;  // parallel: ddp
     bool wants_pretrained = false;
+    std::optional<bool> finetunes = {};  // finetune, if it is no file
+    std::string model_file = {};
+    std::string epochs = {};
+    std::size_t batch_factor = 1;  // the ranks that share the batch of a process
+    int gpus = 0;
+    int processes = 1;
     std::vector<ConfigEntry> implied = {};
     std::vector<std::string> without_effect = {};
     std::string remarks = {};
@@ -96,7 +105,7 @@ void translate_progress(ConfigEntry& entry, Context&) {
 void translate_loss(ConfigEntry& entry, Context&) {
     const std::string word = entry.kind == Kind::scalar ? lower_letters(entry.values.front()) : "";
     if (word != "crossentropyloss" && word != "crossentropy" && word != "celoss" && word != "ce")
-        fail_at(entry, "the only loss here is CrossEntropyLoss");
+        fail_at(entry, "the only loss here is CrossEntropyLoss; label_smoothing: 0.1 smooths its targets");
 }
 
 void translate_gpu_id(ConfigEntry& entry, Context& context) {
@@ -107,9 +116,17 @@ void translate_gpu_id(ConfigEntry& entry, Context& context) {
             std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
         if (id.empty() || !is_number) fail_at(entry, "expected a list of device numbers, got '" + id + "'");
     }
-    if (ids.size() > 1 && !context.is_distributed) {
+    const bool has_launcher = context.is_distributed && context.processes > 1;
+    if (ids.size() > 1 && !has_launcher && !context.wants_processes) {
         imply(entry, context, "parallel", "dp");
         imply(entry, context, "replicas", std::to_string(ids.size()));
+        if (context.is_distributed) context.batch_factor = ids.size();  // batch_size is that of a rank
+    }
+    set_scalar(entry, ids.empty() || context.gpus == 0 ? "cpu" : "cuda");
+    if (ids.empty()) return;
+    if (context.gpus == 0) {
+        context.remarks += "; gpu_id: there is no GPU here, training on the CPU";
+        return;
     }
     std::string devices;
     bool are_first = true;
@@ -120,15 +137,25 @@ void translate_gpu_id(ConfigEntry& entry, Context& context) {
     if (!are_first)
         context.remarks += "; each rank uses the GPU of its local rank: CUDA_VISIBLE_DEVICES=" + devices +
                            (ids.size() == 1 ? " selects another" : " selects others");
-    set_scalar(entry, ids.empty() ? "cpu" : "cuda");
 }
 
+/// A file, or false for none.
 void translate_weights(ConfigEntry& entry, Context&) {
-    if (entry.kind != Kind::scalar) return;
-    const std::string file = entry.values.front();
     const std::optional<bool> is_wanted = as_bool(entry);
     if (is_wanted == true) fail_at(entry, "expected a safetensors file");
-    if (file.empty() || is_wanted == false) entry.kind = Kind::null;
+    if (is_wanted == false || entry.values == std::vector<std::string>{""}) entry.kind = Kind::null;
+}
+
+void translate_model_file(ConfigEntry& entry, Context& context) {
+    if (context.finetunes == false) entry.kind = Kind::null;
+    translate_weights(entry, context);
+}
+
+/// Whether to load model_file, or a file itself.
+void translate_finetune(ConfigEntry& entry, Context& context) {
+    if (as_bool(entry) != true) return translate_weights(entry, context);
+    if (context.model_file.empty()) fail_at(entry, "expected model_file: FILE as well");
+    entry.kind = Kind::null;
 }
 
 void translate_pretrained(ConfigEntry& entry, Context& context) {
@@ -137,8 +164,13 @@ void translate_pretrained(ConfigEntry& entry, Context& context) {
     entry.kind = Kind::null;
 }
 
-void translate_pruning(ConfigEntry& entry, Context&) {
-    set_scalar(entry, require_bool(entry) ? "l1" : "none");
+/// Prunes before the first epoch.
+void translate_pruning(ConfigEntry& entry, Context& context) {
+    const bool prunes = require_bool(entry);
+    set_scalar(entry, prunes ? "l1" : "none");
+    if (!prunes) return;
+    imply(entry, context, "sparsity", "0.2");
+    imply(entry, context, "prune-epochs", context.epochs);
 }
 
 void translate_distributed(ConfigEntry& entry, Context&) {
@@ -154,14 +186,15 @@ struct ForeignName {
 constexpr ForeignName foreign_names[] = {
     {"class-file", "", ignore},
     {"class-name", "", ignore},
+    {"data-type", "", ignore},
     {"distributed", "", translate_distributed},
-    {"finetune", "weights", translate_weights},
+    {"finetune", "weights", translate_finetune},
     {"flag", "", ignore},
     {"gpu-id", "device", translate_gpu_id},
     {"input-size", "image-size", translate_input_size},
     {"log-freq", "", ignore},
     {"loss-type", "", translate_loss},
-    {"model-file", "weights", translate_weights},
+    {"model-file", "weights", translate_model_file},
     {"net-type", "model", rename_only},
     {"num-epochs", "epochs", rename_only},
     {"num-warn-up", "warmup", rename_only},
@@ -180,6 +213,56 @@ constexpr ForeignName foreign_names[] = {
     {"use-prune", "prune", translate_pruning},
     {"width-mult", "", ignore},
 };
+
+/// Returns the entry with this key, '-' instead of '_', if it has one value.
+ConfigEntry* find_value(std::vector<ConfigEntry>& entries, std::string_view option) {
+    const auto found = std::find_if(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
+        return entry.option == option && entry.kind == Kind::scalar;
+    });
+    return found == entries.end() ? nullptr : &*found;
+}
+
+/// Reads what the translation of other entries depends on.
+Context context_of(std::vector<ConfigEntry>& entries, const ConfigInputs& inputs) {
+    Context context{
+        .epochs = std::to_string(Options().epochs), .gpus = inputs.gpus, .processes = inputs.processes};
+    if (const auto* entry = find_value(entries, "distributed"))
+        context.is_distributed = as_bool(*entry) == true;
+    if (const auto* entry = find_value(entries, "parallel"))
+        context.wants_processes = entry->values[0] == "ddp";
+    if (const auto* entry = find_value(entries, "finetune")) context.finetunes = as_bool(*entry);
+    if (const auto* entry = find_value(entries, "model-file")) context.model_file = entry->values[0];
+    for (const char* name : {"epochs", "num-epochs"})
+        if (const auto* entry = find_value(entries, name)) context.epochs = entry->values[0];
+    return context;
+}
+
+/// Multiplies the batch size, unless it is no number, which is an error later.
+void multiply_batch(std::vector<ConfigEntry>& entries, Context& context) {
+    if (context.batch_factor == 1) return;
+    const ConfigEntry replicas = context.implied.back();
+    ConfigEntry* const entry = find_value(entries, "batch-size");
+    const std::string size = entry != nullptr ? entry->values[0] : std::to_string(Options().batch_size);
+    const bool is_number =
+        !size.empty() && size.size() < 9 && size.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number) return;
+    const std::string all = std::to_string(std::stoul(size) * context.batch_factor);
+    if (entry != nullptr)
+        set_scalar(*entry, all);
+    else
+        imply(replicas, context, "batch-size", all);
+}
+
+/// Milestones beside another schedule have no effect there.
+void drop_milestones(std::vector<ConfigEntry>& entries, Context& context) {
+    const ConfigEntry* const scheduler = find_value(entries, "scheduler");
+    if (scheduler == nullptr || scheduler->values[0] == "multi-step") return;
+    for (ConfigEntry& entry : entries) {
+        if (entry.option != "milestones" || entry.kind == Kind::null) continue;
+        context.without_effect.push_back(entry.key);
+        entry.kind = Kind::null;
+    }
+}
 
 bool sets(const std::vector<ConfigEntry>& entries, std::string_view option) {
     return std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
@@ -204,13 +287,8 @@ std::vector<std::string> base_trainer_names() {
     return names;
 }
 
-std::string translate_base_trainer(std::vector<ConfigEntry>& entries) {
-    Context context;
-    for (const ConfigEntry& entry : entries) {
-        if ((entry.option == "distributed" && as_bool(entry) == true) ||
-            (entry.option == "parallel" && entry.values == std::vector<std::string>{"ddp"}))
-            context.is_distributed = true;
-    }
+std::string translate_base_trainer(std::vector<ConfigEntry>& entries, const ConfigInputs& inputs) {
+    Context context = context_of(entries, inputs);
     for (ConfigEntry& entry : entries) {
         const auto* const foreign =
             std::find_if(std::begin(foreign_names), std::end(foreign_names),
@@ -220,6 +298,8 @@ std::string translate_base_trainer(std::vector<ConfigEntry>& entries) {
         entry.option = foreign->option;
     }
     std::erase_if(entries, [](const ConfigEntry& entry) { return entry.option.empty(); });
+    multiply_batch(entries, context);
+    drop_milestones(entries, context);
     for (ConfigEntry& entry : context.implied)
         if (!sets(entries, entry.option)) entries.push_back(std::move(entry));
     if (context.wants_pretrained && !sets(entries, "weights"))

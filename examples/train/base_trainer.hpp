@@ -12,4 +12,5 @@
 /// Replaces entries with names or values of Pytorch-Base-Trainer by those of this program, and drops those
 /// that have no meaning here. Returns a warning that names these; it may be empty. Throws ArgumentError for a
 /// value that this program does not support.
-[[nodiscard]] std::string translate_base_trainer(std::vector<ConfigEntry>& entries);
+[[nodiscard]] std::string translate_base_trainer(std::vector<ConfigEntry>& entries,
+                                                 const ConfigInputs& inputs);

@@ -4,6 +4,9 @@
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 
+#ifdef DPTK_WITH_CUDNN
+#include <dptk/core/cuda/device.hpp>
+#endif
 #ifdef DPTK_WITH_YAML
 #include <yaml-cpp/yaml.h>
 #endif
@@ -203,6 +206,14 @@ std::string origin_text(const Setting& setting) {
 
 }  // namespace
 
+int visible_gpus() {
+#ifdef DPTK_WITH_CUDNN
+    return dptk::cuda::device_count();
+#else
+    return 0;
+#endif
+}
+
 ConfigInputs read_inputs(const std::string& path) {
     ConfigInputs inputs{.path = path};
     for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -216,7 +227,9 @@ ConfigInputs read_inputs(const std::string& path) {
         if (path.empty()) inputs.path = named->second;
         inputs.environment.erase(named);
     }
-    if (!inputs.path.empty()) inputs.file_error = read_file(inputs.path, inputs.text);
+    if (inputs.path.empty()) return inputs;
+    inputs.file_error = read_file(inputs.path, inputs.text);
+    inputs.gpus = visible_gpus();
     return inputs;
 }
 
@@ -230,7 +243,7 @@ ConfigFile parse_config_file(const CLI::App& app, const ConfigInputs& inputs) {
     std::vector<ConfigEntry> entries = parse_yaml(inputs);
     check_duplicates(entries);
     ConfigFile file;
-    file.warning = translate_base_trainer(entries);
+    file.warning = translate_base_trainer(entries, inputs);
     if (!file.warning.empty()) file.warning = inputs.path + ": " + file.warning;
     std::vector<std::string> names = setting_names(app);
     for (std::string& name : base_trainer_names()) names.push_back(std::move(name));

@@ -28,9 +28,14 @@ struct ConfigInputs {
     std::string text = {};        // of the file
     std::string file_error = {};  // why the file cannot be read; empty if it can
     std::map<std::string, std::string> environment = {};
+    int gpus = 0;       // that this program can use
+    int processes = 1;  // that were started
 };
 
-/// Reads the environment, and the file at `path`, or at DPTK_TRAIN_CONFIG if `path` is empty.
+/// Returns the number of GPUs that this program can use; 0 if it was built without the trainer on a GPU.
+[[nodiscard]] int visible_gpus();
+
+/// Counts GPUs, and reads the environment and the file at `path`, or at DPTK_TRAIN_CONFIG if `path` is empty.
 [[nodiscard]] ConfigInputs read_inputs(const std::string& path);
 
 /// A key of a configuration file with its value.

@@ -439,6 +439,8 @@ ConfigInputs inputs_of_rank_0(dptk::ProcessGroup& group, const std::string& path
     if (group.rank() == 0) inputs = read_inputs(path);
     for (std::string* text : {&inputs.path, &inputs.text, &inputs.file_error}) group.broadcast_object(*text);
     group.broadcast_object(inputs.environment);
+    group.broadcast_object(inputs.gpus);
+    inputs.processes = group.size();
     return inputs;
 }
 

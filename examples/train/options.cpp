@@ -6,9 +6,6 @@
 #include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
-#ifdef DPTK_WITH_CUDNN
-#include <dptk/core/cuda/device.hpp>
-#endif
 
 #include <algorithm>
 #include <clocale>
@@ -31,16 +28,8 @@ constexpr int usage_error = 2;  // the exit status
 
 #ifdef DPTK_WITH_CUDNN
 constexpr bool is_built_with_cuda = true;
-
-int visible_gpus() {
-    return dptk::cuda::device_count();
-}
 #else
 constexpr bool is_built_with_cuda = false;
-
-int visible_gpus() {
-    return 0;
-}
 #endif
 
 #ifdef DPTK_WITH_IMAGES
@@ -115,6 +104,15 @@ class Settings {
         obsolete_.insert(name);
     }
 
+    /// Whether what sets the option `name` overrides what sets `other`.
+    [[nodiscard]] bool overrides(const std::string& name, const std::string& other) const {
+        return origin(name) > origin(other);
+    }
+
+    void replace(const std::string& name, std::string value) {
+        settings_.at(name).values = {std::move(value)};
+    }
+
     /// Returns the options that have no meaning together with the ones that override others.
     [[nodiscard]] const std::set<std::string>& obsolete() const { return obsolete_; }
 
@@ -159,8 +157,7 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail("evaluate", "needs --weights or a checkpoint in --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
-    settings.require("gamma", "scheduler", options.scheduler == "multi-step",
-                     "needs --scheduler multi-step");
+    settings.require("gamma", "scheduler", options.scheduler == "multi-step", "needs --scheduler multi-step");
     settings.require("lrf", "scheduler", options.scheduler == "cosine" || options.scheduler == "linear",
                      "needs --scheduler cosine or linear");
     if (options.scheduler == "multi-step" && options.milestones.empty())
@@ -172,13 +169,17 @@ void check_files(Settings& settings, const Options& options) {
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
 
-void check_pruning(Settings& settings, const Options& options) {
+void check_pruning(Settings& settings, Options& options) {
     for (const char* name : {"prune", "sparsity", "prune-epochs", "slim-penalty"})
         settings.require(name, "evaluate", !options.evaluate, "cannot be combined with --evaluate");
     for (const char* name : {"sparsity", "prune-epochs"})
         settings.require(name, "prune", prunes(options), "needs --prune");
     settings.require("slim-penalty", "prune", options.prune == "slim", "needs --prune slim");
     if (!prunes(options)) return;
+    if (options.prune_epochs.value_or(0) > options.epochs && settings.overrides("epochs", "prune-epochs")) {
+        options.prune_epochs = options.epochs;
+        settings.replace("prune-epochs", std::to_string(options.epochs));
+    }
     if (options.prune_epochs.value_or(0) > options.epochs)
         settings.fail("prune-epochs", "expected at most --epochs " + std::to_string(options.epochs) +
                                           ", got '" + std::to_string(*options.prune_epochs) + "'");
@@ -413,7 +414,8 @@ void add_options(CLI::App& app, Options& options) {
 
     begin_group("Data");
     app.add_option("--dataset", options.dataset, "format of the dataset")
-        ->transform(one_of({"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
+        ->transform(one_of(
+            {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
     app.add_option(
            "--data", options.data,
            "folder of the dataset's files; --dataset digits has a default, and --dataset images may have "
@@ -453,8 +455,8 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--lr", options.lr, "learning rate")->check(not_negative());
     app.add_option("--label-smoothing", options.label_smoothing,
                    "part of each target that is spread evenly over all classes, such as 0.1")
-        ->check(number("FRACTION", [](double value) { return value >= 0 && value < 1; },
-                       "a number from 0 to below 1"));
+        ->check(number(
+            "FRACTION", [](double value) { return value >= 0 && value < 1; }, "a number from 0 to below 1"));
     app.add_flag("--scale-lr", options.scale_lr,
                  "multiply the learning rate by the number of ranks, or of shards");
     app.add_option("--lr-factor", options.lr_factors,

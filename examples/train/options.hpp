@@ -33,9 +33,9 @@ struct Options {
     double momentum = 0.9;                // of SGD
     double weight_decay = 0;
     std::string scheduler = "constant";
-    std::vector<double> milestones;   // epochs
-    double gamma = 0.1;               // the factor at each of them
-    double lrf = 0;                   // the factor at the end, of cosine and linear
+    std::vector<double> milestones;  // epochs
+    double gamma = 0.1;              // the factor at each of them
+    double lrf = 0;                  // the factor at the end, of cosine and linear
     double label_smoothing = 0;
     double warmup = 0;                // epochs
     double ema = 0;                   // the decay of the averages; 0: none

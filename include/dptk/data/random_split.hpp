@@ -59,7 +59,8 @@ inline void require_fraction(std::string_view function, double fraction) {
     for (const auto& [label, indices] : classes) {
         const std::size_t size = indices.size();
         auto count = static_cast<std::size_t>(std::llround(static_cast<double>(size) * fraction));
-        if (fraction > 0 && fraction < 1) count = std::clamp(count, std::min<std::size_t>(1, size - 1), size - 1);
+        if (fraction > 0 && fraction < 1)
+            count = std::clamp(count, std::min<std::size_t>(1, size - 1), size - 1);
         const auto middle = indices.begin() + static_cast<std::ptrdiff_t>(count);
         split.validation.insert(split.validation.end(), indices.begin(), middle);
         split.training.insert(split.training.end(), middle, indices.end());

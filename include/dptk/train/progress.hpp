@@ -34,7 +34,8 @@ namespace detail {
 }  // namespace detail
 
 /// Writes progress to stdout, and lines to a log. The bar is narrower than the terminal, or without one, than
-/// the variable COLUMNS says, or else than 80 columns. Use the style `none` and no log on all ranks except rank 0.
+/// the variable COLUMNS says, or else than 80 columns. Use the style `none` and no log on all ranks except
+/// rank 0.
 class ProgressPrinter {
   public:
     /// Makes a printer of the given style. Appends what line() gets to the file `log`, with the local time,

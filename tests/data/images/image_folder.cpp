@@ -325,7 +325,8 @@ TEST_CASE("a split by class has a share of each class, and at least one sample o
     for (int i = 0; i < 8; ++i) labels.push_back(i % 4);
     labels.push_back(4);
     const auto count = [&](const std::vector<std::size_t>& indices, int label) {
-        return std::count_if(indices.begin(), indices.end(), [&](std::size_t i) { return labels[i] == label; });
+        return std::count_if(indices.begin(), indices.end(),
+                             [&](std::size_t i) { return labels[i] == label; });
     };
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
         const auto [training, validation] = dptk::split_by_class(labels, 0.2, seed);

@@ -48,10 +48,11 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                                       : text("\nbeta1 ", adam.beta1, "\nbeta2 ", adam.beta2, "\neps ",
                                              adam.eps, "\nweight_decay ", adam.weight_decay);
     return text("epochs ", options.epochs, "\nbatch_size ", options.batch_size, "\naccumulate ",
-                options.accumulate, "\nlabel_smoothing ", options.label_smoothing, "\nseed ", options.seed, "\noptimizer ", optimizer_name(options), "\nlr ",
-                initial_lr(options), optimizer, "\npixel_scale ", options.pixel_scale,
-                "\nreproducible_shards ", options.reproducible_shards, "\nshard_optimizer ",
-                options.shard_optimizer, "\ncuda_graph ", options.cuda_graph, pattern_lines(options));
+                options.accumulate, "\nlabel_smoothing ", options.label_smoothing, "\nseed ", options.seed,
+                "\noptimizer ", optimizer_name(options), "\nlr ", initial_lr(options), optimizer,
+                "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ", options.reproducible_shards,
+                "\nshard_optimizer ", options.shard_optimizer, "\ncuda_graph ", options.cuda_graph,
+                pattern_lines(options));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

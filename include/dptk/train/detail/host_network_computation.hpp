@@ -109,7 +109,8 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
         const nn::Tensor<Scalar>& logits = net_.forward(batch.values);
         batch_ = &batch;
         logits_ = &logits;
-        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch.labels, output_gradient_, loss_);
+        const nn::LossResult result =
+            nn::softmax_cross_entropy(logits, batch.labels, output_gradient_, loss_);
         totals.add(result, batch.labels.size());
     }
 

@@ -65,8 +65,7 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
             return "Trainer: reproducible_shards requires a network in host memory";
         if (options.shard_optimizer) return "Trainer: shard_optimizer requires a network in host memory";
         if (options.accumulate > 1) return "Trainer: accumulate requires a network in host memory";
-        if (options.label_smoothing > 0)
-            return "Trainer: label_smoothing requires a network in host memory";
+        if (options.label_smoothing > 0) return "Trainer: label_smoothing requires a network in host memory";
         if (!options.freeze.empty() || !options.lr_factors.empty())
             return text("Trainer: ", options.freeze.empty() ? "lr_factors" : "freeze",
                         " requires a network in host memory");
