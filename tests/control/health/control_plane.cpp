@@ -112,3 +112,80 @@ TEST_CASE("many short messages in succession are not mistaken for one long messa
     CHECK_FALSE(job_state->failed());
     plane->close(tracker);
 }
+
+namespace {
+
+/// Two ranks of one job that read each other's status in a store.
+struct TwoRanks {
+    using Tracker = std::shared_ptr<dptk::detail::CallTracker>;
+
+    std::shared_ptr<dptk::InProcessStore> store = std::make_shared<dptk::InProcessStore>();
+    std::shared_ptr<dptk::detail::ControlPlane> waiting = plane(0);
+    std::shared_ptr<dptk::detail::ControlPlane> missing = plane(1);
+    Tracker call = tracker("0");
+
+    TwoRanks() { waiting->open(call); }
+    TwoRanks(const TwoRanks&) = delete;
+    TwoRanks& operator=(const TwoRanks&) = delete;
+    ~TwoRanks() { waiting->close(call); }
+
+    [[nodiscard]] std::shared_ptr<dptk::detail::ControlPlane> plane(int rank) const {
+        return dptk::detail::ControlPlane::make(
+            {.rank = rank, .size = 2, .store = store, .has_heartbeat = true},
+            std::make_shared<dptk::detail::JobState>());
+    }
+
+    [[nodiscard]] static Tracker tracker(const std::string& name) {
+        const dptk::detail::CallTracker::CallReader reader{
+            [](dptk::detail::CallTracker::Call) { return std::string("barrier"); },
+            [](dptk::detail::CallTracker::Call) { return -1; }};
+        return std::make_shared<dptk::detail::CallTracker>(
+            dptk::detail::ChannelIdentity{.name = name, .ranks = {0, 1}, .timeout = 60s},
+            dptk::detail::CallTracker::Calls::collectives, reader);
+    }
+
+    /// Whether what rank 0, which waits in its second call, reports about rank 1 begins with `expected`.
+    [[nodiscard]] bool says(std::string_view expected) {
+        store->set(dptk::detail::ControlPlane::status_key(1), to_text(missing->status(1)));
+        const std::string text = waiting->missing_text(*call, {.sequence = 2, .active = true});
+        INFO(text);
+        CHECK(text.starts_with(expected));
+        return text.starts_with(expected);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a rank that has closed some of its groups has not left, and its last call is found") {
+    TwoRanks ranks;
+    const TwoRanks::Tracker group = TwoRanks::tracker("0");
+    const TwoRanks::Tracker subgroup = TwoRanks::tracker("0.0-0");
+    ranks.missing->open(group);
+    ranks.missing->open(subgroup);
+    group->begin({});
+    group->end();
+    ranks.missing->close(subgroup);
+    CHECK(ranks.says("missing: rank 1 has been in no call for "));
+
+    const TwoRanks::Tracker other = TwoRanks::tracker("0.1-0");
+    ranks.missing->open(other);
+    other->begin({});
+    CHECK(ranks.says("missing: rank 1 has been in barrier #1 of group 0.1-0 (not of group 0) for "));
+    other->end();
+
+    ranks.missing->close(group);
+    CHECK(ranks.says("missing: rank 1 has closed group 0 after 1 calls, and has been in no call for "));
+    ranks.missing->close(other);
+    CHECK(ranks.says("missing: rank 1 has left its process group"));
+}
+
+TEST_CASE("a rank that has opened no group yet, or has made no call, has not left") {
+    TwoRanks ranks;
+    CHECK(ranks.waiting->missing_text(*ranks.call, {.sequence = 1, .active = true}) ==
+          "missing: rank 1 has not reported its status");
+    CHECK(ranks.says("missing: rank 1 has made no call yet"));
+    const TwoRanks::Tracker group = TwoRanks::tracker("0");
+    ranks.missing->open(group);
+    CHECK(ranks.says("missing: rank 1 has made no call yet"));
+    ranks.missing->close(group);
+}

@@ -98,7 +98,8 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
     const std::optional<std::string> found = verdict_after(2, circle);
     REQUIRE(found);
     CHECK(*found == "ranks wait for each other: rank 0 (host a) waits for rank 1 (host b) in " + step +
-                        "; rank 1 (host b) waits for rank 0 (host a) in all_reduce(sum, 1 x f32) #8");
+                        " of group 0.0; rank 1 (host b) waits for rank 0 (host a) in all_reduce(sum, 1 x "
+                        "f32) #8 of group 0");
 
     CHECK_FALSE(verdict_after(1, circle));
     CHECK_FALSE(verdict_after(9, [&](Job& job, int i) {  // rank 1 makes progress
@@ -124,7 +125,8 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
         beat(job, 2, {waits("c", 2, "barrier #2"), idle("b", 1)});
     });
     REQUIRE(of_three);
-    CHECK(of_three->find("rank 2 (host b) waits for rank 0 (host a) in barrier #2") != std::string::npos);
+    CHECK(of_three->find("rank 2 (host b) waits for rank 0 (host a) in barrier #2 of group c") !=
+          std::string::npos);
 }
 
 TEST_CASE("ranks that wait in different calls with the same number are named") {
