@@ -188,8 +188,6 @@ class ControlPlane final : public WatchdogTask,
 
     [[nodiscard]] std::optional<RankStatus> read_status(int other);
 
-    [[nodiscard]] static std::string describe_status(const std::optional<RankStatus>& status);
-
     template <class Missing>
     std::string await_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
                               const Progress& progress, Missing&& missing) {

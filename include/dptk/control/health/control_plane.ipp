@@ -65,6 +65,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker
             ChannelStatus ended;
             ended.name = tracker->name();
             ended.sequence = tracker->look().sequence;
+            ended.is_closed = true;
             closed_.push_back(std::move(ended));
             if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
             if (!channels_.empty()) return;
@@ -147,7 +148,8 @@ DPTK_INLINE std::string ControlPlane::missing_text(const CallTracker& channel,
         const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
         if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence) continue;
         if (++missing > listed) continue;
-        out += text(out.empty() ? "" : "; ", label(other), " ", describe_status(status));
+        out += text(out.empty() ? "" : "; ", label(other), ' ',
+                    status ? status->describe(group_of(channel.name())) : "has not reported its status");
     }
     if (missing == 0) return "all ranks have entered the call";
     if (missing > listed) out += text("; and ", missing - listed, " more");
@@ -294,18 +296,6 @@ DPTK_INLINE std::optional<RankStatus> ControlPlane::read_status(int other) {
     std::optional<std::string> text = options_.store->find(left_key(other));
     if (!text) text = options_.store->find(status_key(other));
     return text ? parse_rank_status(*text) : std::nullopt;
-}
-
-DPTK_INLINE std::string ControlPlane::describe_status(const std::optional<RankStatus>& status) {
-    if (!status) return "has not reported its status";
-    const ChannelStatus* latest = nullptr;
-    for (const ChannelStatus& channel : status->channels) {
-        if (channel.active)
-            return text("has been in ", channel.call, " for ", seconds_text(channel.duration));
-        if (latest == nullptr || channel.duration < latest->duration) latest = &channel;
-    }
-    if (latest == nullptr || latest->call.empty()) return "has left its process group";
-    return text("has been in no call for ", seconds_text(latest->duration));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

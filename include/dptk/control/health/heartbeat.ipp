@@ -195,7 +195,8 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
     std::string out;
     for (const std::size_t rank : circle) {
         out += text(out.empty() ? "ranks wait for each other: " : "; ", labels_[rank], " waits for ",
-                    labels_[*next(rank)], " in ", ranks_[rank].awaited()->call);
+                    labels_[*next(rank)], " in ", ranks_[rank].awaited()->call, " of group ",
+                    group_of(ranks_[rank].awaited()->name));
     }
     return out;
 }

@@ -28,6 +28,8 @@ struct ChannelStatus {
     /// A hash of the call, which is the same on all ranks of a correct program. 0 if the call is not known,
     /// or if the channel carries messages.
     std::uint64_t hash = 0;
+    /// Whether the rank has closed the channel.
+    bool is_closed = false;
 };
 
 struct RankStatus {
@@ -36,13 +38,21 @@ struct RankStatus {
     std::vector<ChannelStatus> channels;
 
     [[nodiscard]] const ChannelStatus* channel(std::string_view name) const noexcept;
+
+    /// Returns what the rank does, for messages about a rank that waits for it in the group `group`: "has
+    /// been in barrier #4 for 2.0 s".
+    [[nodiscard]] std::string describe(std::string_view group) const;
 };
+
+/// Returns the name of the group that a channel belongs to: the channel of a group's messages has the name of
+/// the group with a suffix.
+[[nodiscard]] std::string_view group_of(std::string_view channel) noexcept;
 
 /// Formats a duration in seconds for messages: "12.3 s".
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
 /// Serializes a status: one line with the heartbeat counter, then one line per channel with name, sequence
-/// number, hash, the word idle, active or awaited, milliseconds, peer and call.
+/// number, hash, the word idle, active, awaited or closed, milliseconds, peer and call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Parses a status. Returns nullopt if the text is not a status.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 
@@ -17,6 +18,35 @@ DPTK_INLINE const ChannelStatus* RankStatus::channel(std::string_view name) cons
     return nullptr;
 }
 
+DPTK_INLINE std::string RankStatus::describe(std::string_view group) const {
+    const auto is_closed = [](const ChannelStatus& each) { return each.is_closed; };
+    if (!channels.empty() && detail::all_of(channels, is_closed)) return "has left its process group";
+    const ChannelStatus* latest = nullptr;
+    const ChannelStatus* own = nullptr;  // the channel of `group`, if the rank has closed it
+    bool has_called = false;
+    for (const ChannelStatus& channel : channels) {
+        has_called = has_called || channel.sequence > 0;
+        if (channel.is_closed) {
+            if (channel.name == group) own = &channel;
+        } else if (latest == nullptr || channel.active > latest->active ||
+                   (channel.active == latest->active && channel.duration < latest->duration)) {
+            latest = &channel;
+        }
+    }
+    if (latest == nullptr || !has_called) return "has made no call yet";
+    std::string out;
+    if (own != nullptr) out = text("has closed group ", group, " after ", own->sequence, " calls, and ");
+    if (!latest->active) return text(out, "has been in no call for ", seconds_text(latest->duration));
+    const std::string_view other = group_of(latest->name);
+    return text(out, "has been in ", latest->call,
+                other == group ? std::string() : text(" of group ", other, " (not of group ", group, ')'),
+                " for ", seconds_text(latest->duration));
+}
+
+DPTK_INLINE std::string_view group_of(std::string_view channel) noexcept {
+    return channel.substr(0, channel.find('/'));
+}
+
 DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
     const std::int64_t tenths = (duration.count() + 50) / 100;
     return text(tenths / 10, '.', tenths % 10, " s");
@@ -25,9 +55,10 @@ DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
 DPTK_INLINE std::string to_text(const RankStatus& status) {
     std::string out = text(status.beat, '\n');
     for (const ChannelStatus& channel : status.channels) {
-        const std::string_view state = channel.is_awaited ? " awaited "
-                                       : channel.active   ? " active "
-                                                          : " idle ";
+        const std::string_view state = channel.is_closed    ? " closed "
+                                       : channel.is_awaited ? " awaited "
+                                       : channel.active     ? " active "
+                                                            : " idle ";
         out += text(channel.name, ' ', channel.sequence, ' ', channel.hash, state, channel.duration.count(),
                     ' ', channel.peer, ' ', channel.call, '\n');
     }
@@ -52,6 +83,7 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
         if (!parse_number(next_word(line), channel.sequence)) return std::nullopt;
         if (!parse_number(next_word(line), channel.hash)) return std::nullopt;
         const std::string_view state = next_word(line);
+        channel.is_closed = state == "closed";
         channel.is_awaited = state == "awaited";
         channel.active = channel.is_awaited || state == "active";
         if (!parse_number(next_word(line), milliseconds)) return std::nullopt;
