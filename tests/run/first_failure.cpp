@@ -18,6 +18,7 @@ using dptk::detail::FailureKind;
 using dptk::detail::FailureReport;
 using dptk::detail::FirstFailure;
 using dptk::detail::RankEnd;
+using dptk::detail::StoppedRank;
 
 dptk::detail::ChildEnd exited(int status) {
     return dptk::detail::ChildEnd(status << 8);
@@ -82,18 +83,64 @@ TEST_CASE("a rank that was asked to end has not failed, unless it reports a caus
     CHECK(first({end(0, exited(1), 1ms, consequence), asked(end(1, killed(SIGSEGV), 900ms))}) == 1);
 }
 
-TEST_CASE("if all failures are consequences, a stopped rank or another host is the cause") {
+TEST_CASE("if all failures are consequences, the ranks that the reports blame are named") {
+    const FailureReport late{FailureKind::consequence, "rank 0: barrier #4 ...; missing: rank 1", {1}};
+    const auto blame = [&](RankEnd missing, const std::vector<StoppedRank>& stopped = {}) {
+        const auto failure = dptk::detail::find_first_failure(
+            std::vector{end(0, exited(1), 1ms, late), std::move(missing)}, stopped);
+        REQUIRE(failure);
+        CHECK(failure->kind == FirstFailure::Kind::reported);
+        CHECK(failure->who.rank == 0);
+        CHECK(failure->ranks == std::vector{1});
+        return failure->headline;
+    };
+    const std::string reported = "; the other ranks reported: " + late.text;
+    CHECK(blame(asked(end(1, killed(SIGTERM), 300ms))) == "rank 1 was still running" + reported);
+    CHECK(blame(asked(end(1, exited(0), 300ms))) == "rank 1 was still running" + reported);
+    CHECK(blame(asked(end(1, killed(SIGTERM), 300ms)), {{1, SIGSTOP}}) ==
+          "rank 1 is stopped (SIGSTOP)" + reported);
+    CHECK(blame(end(1, exited(0), 300ms)) == "rank 1 ended with exit status 0" + reported);
+    CHECK(blame(end(1, exited(1), 300ms, late)) == late.text);  // what it did is in the text
+}
+
+TEST_CASE("if all failures are consequences, and no rank of this host is blamed, another host is named") {
     const std::vector<RankEnd> ends{end(0, exited(1), 1ms, consequence),
                                     asked(end(1, killed(SIGTERM), 300ms))};
     const auto elsewhere = dptk::detail::find_first_failure(ends, {});
     REQUIRE(elsewhere);
-    CHECK(elsewhere->kind == FirstFailure::Kind::remote);
+    CHECK(elsewhere->kind == FirstFailure::Kind::reported);
     CHECK(elsewhere->headline == "the first failure is on another host: rank 7 is gone");
-    const auto stopped =
-        dptk::detail::find_first_failure(ends, std::vector<dptk::detail::StoppedRank>{{1, SIGSTOP}});
+    CHECK(elsewhere->ranks == std::vector{0});
+    const auto stopped = dptk::detail::find_first_failure(ends, std::vector<StoppedRank>{{1, SIGSTOP}});
     REQUIRE(stopped);
-    CHECK(stopped->kind == FirstFailure::Kind::stopped);
     CHECK(stopped->headline == "rank 1 is stopped (SIGSTOP); the other ranks reported: rank 7 is gone");
+    CHECK(stopped->ranks == std::vector{1});
+    const FailureReport unclear{FailureKind::consequence, "the store is gone"};
+    const auto unknown = dptk::detail::find_first_failure(std::vector{end(0, exited(1), 1ms, unclear)}, {});
+    REQUIRE(unknown);
+    CHECK(unknown->headline == "the store is gone");
+    CHECK(unknown->ranks == std::vector{0});
+}
+
+TEST_CASE("an error that all ranks have thrown is nobody's own, and the rank that it names is shown") {
+    const FailureReport agreed{FailureKind::agreed, "rank 2 calls barrier where rank 0 calls reduce", {2}};
+    const std::vector<RankEnd> ends{end(0, exited(1), 1ms, agreed), end(1, exited(1), 2ms, consequence),
+                                    end(2, exited(1), 3ms)};
+    const auto failure = dptk::detail::find_first_failure(ends, {});
+    REQUIRE(failure);
+    CHECK(failure->kind == FirstFailure::Kind::reported);
+    CHECK(failure->headline == "all ranks have thrown the same error: " + agreed.text);
+    CHECK(failure->ranks == std::vector{2});
+    CHECK(first({end(0, exited(1), 1ms, agreed), end(1, exited(1), 9ms, cause)}) == 1);
+}
+
+TEST_CASE("the other end of a message is shown together with the rank that has failed") {
+    const FailureReport size{FailureKind::cause, "rank 1 sends 20 bytes to rank 0, which expects 16", {1}};
+    const auto failure = dptk::detail::find_first_failure(
+        std::vector{end(0, exited(1), 1ms, size), end(1, exited(1), 2ms, consequence)}, {});
+    REQUIRE(failure);
+    CHECK(failure->headline == "rank 0 failed first: exit status 1");
+    CHECK(failure->ranks == std::vector{0, 1});
 }
 
 TEST_CASE("a failure report is read as it was written, and other files are not reports") {
@@ -105,6 +152,13 @@ TEST_CASE("a failure report is read as it was written, and other files are not r
     REQUIRE(note);
     CHECK(note->kind == FailureKind::consequence);
     CHECK(note->text == "two\nlines");
+    CHECK(note->ranks.empty());
+    dptk::detail::write_failure_report(path.c_str(), {FailureKind::agreed, "two\nlines", {3, 12}});
+    note = dptk::detail::read_failure_report(path.c_str());
+    REQUIRE(note);
+    CHECK(note->kind == FailureKind::agreed);
+    CHECK(note->text == "two\nlines");
+    CHECK(note->ranks == std::vector{3, 12});
     dptk::detail::write_failure_report(path.c_str(), {FailureKind::cause, ""});
     note = dptk::detail::read_failure_report(path.c_str());
     REQUIRE(note);

@@ -147,7 +147,10 @@ struct TwoRanks {
     /// Whether what rank 0, which waits in its second call, reports about rank 1 begins with `expected`.
     [[nodiscard]] bool says(std::string_view expected) {
         store->set(dptk::detail::ControlPlane::status_key(1), to_text(missing->status(1)));
-        const std::string text = waiting->missing_text(*call, {.sequence = 2, .active = true});
+        const dptk::detail::FailureCause missing_ranks =
+            waiting->find_missing(*call, {.sequence = 2, .active = true});
+        CHECK(missing_ranks.ranks == std::vector{1});
+        const std::string& text = missing_ranks.text;
         INFO(text);
         CHECK(text.starts_with(expected));
         return text.starts_with(expected);
@@ -181,7 +184,7 @@ TEST_CASE("a rank that has closed some of its groups has not left, and its last 
 
 TEST_CASE("a rank that has opened no group yet, or has made no call, has not left") {
     TwoRanks ranks;
-    CHECK(ranks.waiting->missing_text(*ranks.call, {.sequence = 1, .active = true}) ==
+    CHECK(ranks.waiting->find_missing(*ranks.call, {.sequence = 1, .active = true}).text ==
           "missing: rank 1 has not reported its status");
     CHECK(ranks.says("missing: rank 1 has made no call yet"));
     const TwoRanks::Tracker group = TwoRanks::tracker("0");

@@ -18,6 +18,7 @@ struct Job {
     dptk::detail::RankMonitor::clock::time_point now{};
     dptk::detail::RankMonitor monitor{{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"}, 10s, now};
     std::uint64_t beats = 0;
+    std::vector<int> blamed;
 
     void beat(int rank, const dptk::detail::ChannelStatus& channel = {"0", 3, false, 0ms, -1, ""}) {
         store.set(dptk::detail::ControlPlane::status_key(rank),
@@ -34,12 +35,20 @@ struct Job {
                   to_text(dptk::detail::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
     }
 
+    /// Returns the monitor's verdict, and keeps whom it blames.
+    std::optional<std::string> look() {
+        const auto verdict = monitor.look(store, now);
+        if (!verdict) return std::nullopt;
+        blamed = verdict->ranks;
+        return verdict->text;
+    }
+
     /// Advances the time in steps of 1 s. These ranks send a heartbeat in each step.
     std::optional<std::string> pass(std::chrono::seconds time, std::initializer_list<int> beating) {
         for (auto step = 0s; step < time; step += 1s) {
             now += 1s;
             for (const int rank : beating) beat(rank);
-            if (auto verdict = monitor.look(store, now)) return verdict;
+            if (auto verdict = look()) return verdict;
         }
         return std::nullopt;
     }
@@ -78,14 +87,16 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
         job.store.set(dptk::detail::ControlPlane::status_key(rank),
                       to_text(dptk::detail::RankStatus{++job.beats, channels}));
     };
+    std::vector<int> blamed;
     const auto verdict_after = [&](int beats, const auto& all_beat) {
         Job job;
         std::optional<std::string> verdict;
         for (int i = 0; i < beats && !verdict; ++i) {
             all_beat(job, i);
             job.now += 1s;
-            verdict = job.monitor.look(job.store, job.now);
+            verdict = job.look();
         }
+        blamed = job.blamed;
         return verdict;
     };
     const std::string step =
@@ -100,6 +111,7 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
     CHECK(*found == "ranks wait for each other: rank 0 (host a) waits for rank 1 (host b) in " + step +
                         " of group 0.0; rank 1 (host b) waits for rank 0 (host a) in all_reduce(sum, 1 x "
                         "f32) #8 of group 0");
+    CHECK(blamed == std::vector{1});  // alone against two
 
     CHECK_FALSE(verdict_after(1, circle));
     CHECK_FALSE(verdict_after(9, [&](Job& job, int i) {  // rank 1 makes progress
@@ -125,6 +137,7 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
         beat(job, 2, {waits("c", 2, "barrier #2"), idle("b", 1)});
     });
     REQUIRE(of_three);
+    CHECK(blamed == std::vector{0, 1, 2});
     CHECK(of_three->find("rank 2 (host b) waits for rank 0 (host a) in barrier #2 of group c") !=
           std::string::npos);
 }
@@ -133,6 +146,7 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
     const auto call = [](std::string text, std::uint64_t number, std::uint64_t hash) {
         return dptk::detail::ChannelStatus{"0", number, true, 2s, -1, std::move(text), true, hash};
     };
+    std::vector<int> blamed;
     const auto verdict_of_three = [&](const dptk::detail::ChannelStatus& first,
                                       const dptk::detail::ChannelStatus& between,
                                       const dptk::detail::ChannelStatus& second) {
@@ -141,7 +155,9 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
         job.beat(1, between);
         job.beat(2, second);
         job.now += 1s;
-        return job.monitor.look(job.store, job.now);
+        const std::optional<std::string> verdict = job.look();
+        blamed = job.blamed;
+        return verdict;
     };
     const auto verdict = [&](const dptk::detail::ChannelStatus& first,
                              const dptk::detail::ChannelStatus& second) {
@@ -152,6 +168,7 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
         verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 12)) ==
         "calls differ between ranks: rank 0 (host a) calls all_reduce(sum, 4 x f32) #7, and rank 2 (host b) "
         "calls broadcast(root 0, 4 x f32) #7");
+    CHECK(blamed == std::vector{2});  // alone against two
     CHECK_FALSE(verdict(sum, sum));
     CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #6", 6, 12)));
     CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 0)));  // may be another call's text
@@ -165,6 +182,7 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
     const auto other = call("broadcast(root 0, 4 x f32) #7", 7, 12);
     CHECK_FALSE(verdict_of_three(sum, call("barrier #6", 6, 13), other));
     CHECK(verdict_of_three(sum, call("barrier #8", 8, 13), other));
+    CHECK(blamed == std::vector{0, 2});
 }
 
 TEST_CASE("ranks that send heartbeats are not lost") {
@@ -179,6 +197,7 @@ TEST_CASE("all ranks of a lost host are named together") {
     const std::optional<std::string> verdict = job.pass(20s, {0});
     REQUIRE(verdict);
     CHECK(*verdict == "no heartbeat for 10 s: rank 1 (host b), rank 2 (host b)");
+    CHECK(job.blamed == std::vector{1, 2});
 }
 
 TEST_CASE("a rank without heartbeat is reported with the call that it was in") {
@@ -203,7 +222,7 @@ TEST_CASE("a monitor that was stopped itself reports no lost rank") {
     Job job;
     CHECK_FALSE(job.pass(5s, {0, 1, 2}));
     job.now += 1h;
-    CHECK_FALSE(job.monitor.look(job.store, job.now));
+    CHECK_FALSE(job.look());
     CHECK_FALSE(job.pass(9s, {}));
     CHECK(job.pass(9s, {0}));
 }
@@ -213,11 +232,11 @@ TEST_CASE("a rank that waits for a rank that has left is reported, unless the ot
     job.leave(1, 3);
     job.beat(0, {"0", 3, true, 5s, -1, "broadcast #3"});
     job.beat(2);
-    CHECK_FALSE(job.monitor.look(job.store, job.now));
+    CHECK_FALSE(job.look());
     job.beat(0, {"0", 4, true, 500ms, -1, "all_reduce(sum, 4 x f32) #4"});
-    CHECK_FALSE(job.monitor.look(job.store, job.now));  // the call may be about to complete
+    CHECK_FALSE(job.look());  // the call may be about to complete
     job.beat(0, {"0", 4, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #4"});
-    const std::optional<std::string> verdict = job.monitor.look(job.store, job.now);
+    const std::optional<std::string> verdict = job.look();
     REQUIRE(verdict);
     CHECK(*verdict ==
           "rank 1 (host b) has left its process group after 3 calls, and rank 0 (host a) waits for it in "

@@ -25,6 +25,26 @@ TEST_CASE("later calls throw the first cause") {
     CHECK_THROWS_WITH_AS(job_state.check(), "the job is broken: rank 1: boom", dptk::PeerLostError);
 }
 
+TEST_CASE("a lost job names the rank that is to blame, not the one that has reported it") {
+    const auto peer = [](const dptk::detail::FailureCause& cause) {
+        dptk::detail::JobState job_state;
+        job_state.fail(cause, dptk::detail::Failure::remote);
+        try {
+            job_state.check();
+        } catch (const dptk::PeerLostError& error) {
+            return error.peer().value_or(-1);
+        }
+        return -2;
+    };
+    CHECK(peer({"rank 0: barrier #4 has not completed; missing: rank 2", {2}}) == 2);
+    CHECK(peer({"rank 3: boom"}) == 3);
+    CHECK(peer({"the store is gone"}) == -1);
+    const dptk::detail::FailureCause cause{"two\nlines", {4, 5}};
+    CHECK(dptk::detail::parse_cause(to_text(cause)).text == cause.text);
+    CHECK(dptk::detail::parse_cause(to_text(cause)).ranks == cause.ranks);
+    CHECK(dptk::detail::parse_cause("rank 1: it broke").text == "rank 1: it broke");
+}
+
 TEST_CASE("a failure wakes each subscriber once, and later subscribers at once") {
     dptk::detail::JobState job_state;
     const auto early = std::make_shared<Sleeper>();
