@@ -4,7 +4,9 @@
 #include <dptk/core/detail/number_text.hpp>
 #include <dptk/core/detail/text.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <string_view>
 
 namespace run {
@@ -29,10 +31,8 @@ std::string indented(std::string_view lines, std::string_view indent) {
     return out;
 }
 
-/// The rank whose last lines are shown: the one that is stopped, or else the one that failed.
-int rank_to_show(const AttemptResult& result, const dptk::detail::FirstFailure& failure) {
-    return failure.kind == Kind::stopped ? result.stopped.front().rank : failure.who.rank;
-}
+/// The last lines of at most so many ranks are shown.
+constexpr std::size_t max_shown = 3;
 
 std::string last_lines(const Tail& tail, int rank) {
     if (tail.lines().empty()) return text("\n  rank ", rank, " has printed nothing");
@@ -56,8 +56,9 @@ std::string failure_report(const Job& job, const AttemptResult& result,
     }
     out += text("\n  local rank ", who.rank - first_rank, " on ", host_name(), ", process ", who.process,
                 ", ", seconds_text(who.after), " after the start");
-    const int shown = rank_to_show(result, failure);
-    return out + last_lines(result.tails[static_cast<std::size_t>(shown - first_rank)], shown);
+    for (const int rank : std::span(failure.ranks).first(std::min(failure.ranks.size(), max_shown)))
+        out += last_lines(result.tails[static_cast<std::size_t>(rank - first_rank)], rank);
+    return out;
 }
 
 }  // namespace run

@@ -34,11 +34,13 @@ void flush_standard_streams();
 /// Runs `fn` in a spawned rank and returns the exit status of the rank. If `fn` throws, closes the group
 /// before it reports the failure.
 inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
-    const auto failed = [](FailureKind kind, const char* what) {
+    const auto failed = [](FailureKind kind, const char* what, std::optional<int> blamed = std::nullopt) {
         ProgramEnd::get().await_readers();
         const char* const path = std::getenv("DPTK_ERROR_FILE");
         const std::optional<FailureReport> earlier = read_failure_report(path);
-        if (!earlier || earlier->kind == FailureKind::cause) write_failure_report(path, {kind, what});
+        FailureReport report{kind, what};
+        if (blamed) report.ranks.push_back(*blamed);
+        if (!earlier || earlier->kind != FailureKind::consequence) write_failure_report(path, report);
         flush_standard_streams();
         return EXIT_FAILURE;
     };
@@ -53,7 +55,10 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {
-        return failed(FailureKind::consequence, error.what());
+        return failed(FailureKind::consequence, error.what(), error.peer());
+    } catch (const Error& error) {
+        if (error.agreed()) return failed(FailureKind::agreed, error.what(), error.rank());
+        return failed(FailureKind::cause, error.what(), error.peer());
     } catch (const std::exception& error) {
         return failed(FailureKind::cause, error.what());
     } catch (...) {

@@ -66,15 +66,13 @@ DPTK_INLINE std::exception_ptr TrackedWork::unreported_error() {
 DPTK_INLINE void TrackedWork::report_error() {
     const std::exception_ptr error = work_->unreported_error();
     if (!error) return;
-    const auto fail = [&](std::string_view what) {
-        control_->job_state()->fail(text("rank ", control_->rank(), ": ", what));
-    };
+    const int rank = control_->rank();
     try {
         std::rethrow_exception(error);
     } catch (const Error& failure) {
-        if (!failure.agreed()) fail(failure.what());
+        if (!failure.agreed()) control_->job_state()->fail(cause_of(failure, rank));
     } catch (const std::exception& failure) {
-        fail(failure.what());
+        control_->job_state()->fail(text("rank ", rank, ": ", failure.what()));
     }
 }
 

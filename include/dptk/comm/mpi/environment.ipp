@@ -102,7 +102,7 @@ DPTK_INLINE int MpiEnvironment::before_finalize(MPI_Comm, int, void* environment
 
 DPTK_INLINE void MpiEnvironment::Terminator::on_terminate(const std::string& message) noexcept {
     if (is_finalized()) return;
-    environment_.job_state_->fail(detail::text("rank ", rank(), ": ", message));
+    environment_.job_state_->fail(detail::uncaught_cause(rank(), message));
     environment_.abort();
 }
 

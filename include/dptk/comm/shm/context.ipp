@@ -80,7 +80,8 @@ DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, CallRecord re
         const std::vector<int>& ranks = hosts_.local();
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),
                                  " where rank ", ranks[0], " calls ", describe(first),
-                                 equal_calls && equal_elements ? ": their counts differ" : ""));
+                                 equal_calls && equal_elements ? ": their counts differ" : ""),
+                            {.rank = ranks[static_cast<std::size_t>(other)]});
         if (one_host()) detail::ErrorAccess::mark_agreed(error);
         throw error;
     }

@@ -38,7 +38,7 @@ DPTK_INLINE void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_
         if (error.agreed()) {
             agreed_errors.note(error);
         } else {
-            fail(error.what());
+            job_state.fail(cause_of(error, rank));
         }
         throw;
     } catch (const std::exception& error) {

@@ -128,9 +128,9 @@ class ControlPlane final : public WatchdogTask,
     void monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,
                            const Progress& progress = nullptr);
 
-    /// Returns the ranks that this rank waits for in a call on a channel: "missing: rank 1 (host b) has
-    /// been in broadcast(...) #4 for 3.0 s".
-    [[nodiscard]] std::string missing_text(const CallTracker& channel, const CallTracker::Snapshot& call);
+    /// Returns the ranks that this rank waits for in a call on a channel, with a text: "missing: rank 1 (host
+    /// b) has been in broadcast(...) #4 for 3.0 s".
+    [[nodiscard]] FailureCause find_missing(const CallTracker& channel, const CallTracker::Snapshot& call);
 
     DPTK_INLINE void look() noexcept override;
 
@@ -175,14 +175,18 @@ class ControlPlane final : public WatchdogTask,
 
     void report_late_call(const Channel& channel);
 
-    /// Returns missing_text(), or why the text cannot be obtained from the store. Waits for the store for at
+    /// Returns find_missing(), or why the ranks cannot be obtained from the store. Waits for the store for at
     /// most store_timeout, so that the deadline of the call holds even if the store does not answer.
-    [[nodiscard]] std::string missing_or_problem(const Channel& channel);
+    [[nodiscard]] FailureCause missing_or_problem(const Channel& channel);
 
     void run_last_resort_if_stuck(bool calls_are_inside);
 
     /// Writes the failure report that a launcher reads to find the rank that failed first.
-    void write_report(const std::string& cause) const;
+    void write_report(const FailureCause& cause) const;
+
+    /// Sends a cause that this rank has found to the other ranks. Waits for the store for at most
+    /// store_timeout.
+    void post(const FailureCause& cause) const;
 
     void publish_status();
 

@@ -136,11 +136,11 @@ DPTK_INLINE void ControlPlane::monitored_barrier(CallTracker& channel, std::chro
     store->erase(key(count - 1, "verdict"));
 }
 
-DPTK_INLINE std::string ControlPlane::missing_text(const CallTracker& channel,
-                                                   const CallTracker::Snapshot& call) {
+DPTK_INLINE FailureCause ControlPlane::find_missing(const CallTracker& channel,
+                                                    const CallTracker::Snapshot& call) {
     constexpr int listed = 8;
     const int peer = channel.peer(call);
-    std::string out;
+    FailureCause out;
     int missing = 0;
     for (const int other : channel.identity().ranks) {
         if (other == rank() || (peer >= 0 && other != peer)) continue;
@@ -148,12 +148,14 @@ DPTK_INLINE std::string ControlPlane::missing_text(const CallTracker& channel,
         const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
         if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence) continue;
         if (++missing > listed) continue;
-        out += text(out.empty() ? "" : "; ", label(other), ' ',
-                    status ? status->describe(group_of(channel.name())) : "has not reported its status");
+        out.ranks.push_back(other);
+        out.text += text(out.text.empty() ? "" : "; ", label(other), ' ',
+                         status ? status->describe(group_of(channel.name())) : "has not reported its status");
     }
-    if (missing == 0) return "all ranks have entered the call";
-    if (missing > listed) out += text("; and ", missing - listed, " more");
-    return channel.carries_messages() ? out : "missing: " + out;
+    if (missing == 0) return {"all ranks have entered the call"};
+    if (missing > listed) out.text += text("; and ", missing - listed, " more");
+    if (!channel.carries_messages()) out.text.insert(0, "missing: ");
+    return out;
 }
 
 DPTK_INLINE void ControlPlane::look() noexcept {
@@ -173,26 +175,34 @@ DPTK_INLINE std::chrono::milliseconds ControlPlane::interval() const noexcept {
 DPTK_INLINE void ControlPlane::wake() noexcept {
     if (left_) return;
     try {
-        const std::string cause = job_state_->cause();
+        const FailureCause cause = job_state_->full_cause();
         write_report(cause);
         // Some launchers kill the other ranks as soon as one rank ends, so the cause is logged before it is
         // written to the store.
         if (options_.last_resort && job_state_->kind() != Failure::local) {
-            log(LogLevel::error, rank(), cause);
+            log(LogLevel::error, rank(), cause.text);
             job_state_->mark_logged();
         }
-        if (options_.store && job_state_->kind() != Failure::remote) {
-            static_cast<void>(run_with_timeout(store_timeout, [store = options_.store, cause] {
-                store->compare_and_set(abort_key, "", cause);
-            }));
-        }
+        post(cause);
     } catch (const std::exception&) {
         // The store is lost. The other ranks detect that by themselves.
     }
 }
 
+DPTK_INLINE void ControlPlane::post(const FailureCause& cause) const {
+    if (!options_.store || left_ || job_state_->kind() == Failure::remote) return;
+    static_cast<void>(run_with_timeout(store_timeout, [store = options_.store, cause] {
+        store->compare_and_set(abort_key, "", to_text(cause));
+    }));
+}
+
 DPTK_INLINE void ControlPlane::on_terminate(const std::string& message) noexcept {
-    job_state_->fail(text("rank ", rank(), ": ", message));
+    job_state_->fail(uncaught_cause(rank(), message));
+    try {
+        post(job_state_->full_cause());  // the thread that has found the failure may not have done it yet
+    } catch (const std::exception&) {
+        // The store is lost. The other ranks detect that by themselves.
+    }
     if (options_.before_terminate) options_.before_terminate();
 }
 
@@ -242,30 +252,31 @@ DPTK_INLINE void ControlPlane::look_at_channels() {
 DPTK_INLINE void ControlPlane::report_late_call(const Channel& channel) {
     const std::chrono::milliseconds time = waited(channel, clock::now());
     const std::string call = channel.tracker->describe(channel.seen);
-    const std::string others = missing_or_problem(channel);
+    const FailureCause others = missing_or_problem(channel);
     const std::chrono::milliseconds timeout = timeout_of(channel);
     if (time >= timeout) {
-        job_state_->fail(text("rank ", rank(), ": ", call, " has not completed within ",
-                              duration_text(timeout), "; ", others),
+        job_state_->fail({text("rank ", rank(), ": ", call, " has not completed within ",
+                               duration_text(timeout), "; ", others.text),
+                          others.ranks},
                          Failure::deadline);
     } else {
         log(LogLevel::warning, rank(),
             text(call, " has waited for ", seconds_text(time), " (timeout ", duration_text(timeout), "); ",
-                 others));
+                 others.text));
     }
 }
 
-DPTK_INLINE std::string ControlPlane::missing_or_problem(const Channel& channel) {
-    const auto answer = std::make_shared<std::string>();
+DPTK_INLINE FailureCause ControlPlane::missing_or_problem(const Channel& channel) {
+    const auto answer = std::make_shared<FailureCause>();
     const auto ask = [self = shared_from_this(), answer, channel] {
         try {
-            *answer = self->missing_text(*channel.tracker, channel.seen);
+            *answer = self->find_missing(*channel.tracker, channel.seen);
         } catch (const std::exception& error) {
-            *answer = error.what();
+            answer->text = error.what();
         }
     };
     if (run_with_timeout(store_timeout, ask)) return *answer;
-    return "the store of the control plane does not answer";
+    return {"the store of the control plane does not answer"};
 }
 
 DPTK_INLINE void ControlPlane::run_last_resort_if_stuck(bool calls_are_inside) {
@@ -279,11 +290,13 @@ DPTK_INLINE void ControlPlane::run_last_resort_if_stuck(bool calls_are_inside) {
     }
 }
 
-DPTK_INLINE void ControlPlane::write_report(const std::string& cause) const {
+DPTK_INLINE void ControlPlane::write_report(const FailureCause& cause) const {
     const char* path = std::getenv("DPTK_ERROR_FILE");
     if (path == nullptr) return;
-    const bool own = job_state_->kind() == Failure::local;
-    write_failure_report(path, {own ? FailureKind::cause : FailureKind::consequence, cause});
+    const FailureKind kind = job_state_->kind() != Failure::local ? FailureKind::consequence
+                             : cause.is_agreed                    ? FailureKind::agreed
+                                                                  : FailureKind::cause;
+    write_failure_report(path, {kind, cause.text, cause.ranks});
 }
 
 DPTK_INLINE void ControlPlane::publish_status() {

@@ -6,17 +6,41 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-enum class FailureKind { cause, consequence };
+/// Why a job has failed.
+struct FailureCause {
+    std::string text;
+    /// The ranks that the text blames, if they are not the rank that it begins with: see blamed_ranks().
+    std::vector<int> ranks = {};
+    /// Whether all ranks throw the same error.
+    bool is_agreed = false;
+};
 
-/// A failure report. The file contains the line `cause` or `consequence`, followed by the text.
+/// Serializes the text and the ranks.
+[[nodiscard]] std::string to_text(const FailureCause& cause);
+
+[[nodiscard]] FailureCause parse_cause(std::string_view serialized);
+
+/// Returns the ranks that a cause blames: `cause.ranks`, or else the rank whose number the text begins with,
+/// as in "rank 3 (host ...) is gone" or "rank 3: ...".
+[[nodiscard]] std::vector<int> blamed_ranks(const FailureCause& cause);
+
+/// Whether a rank has failed by itself, by an error that all ranks have thrown, or because of another rank.
+enum class FailureKind { cause, agreed, consequence };
+
+/// A failure report. The file contains the line `cause`, `agreed` or `consequence`, followed by the
+/// serialized text and ranks.
 struct FailureReport {
     FailureKind kind = FailureKind::cause;
     std::string text;
+    /// Other ranks that the text blames. May be empty.
+    std::vector<int> ranks = {};
 };
 
 /// Writes the report, replacing an older one. Ignores errors, which a failing rank could not report anyway.

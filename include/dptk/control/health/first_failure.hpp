@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/child_process.hpp"
@@ -35,12 +36,14 @@ struct StoppedRank {
 struct FirstFailure {
     enum class Kind {
         own,      ///< the rank failed by itself
-        stopped,  ///< all failures are consequences, and a rank on this host was stopped
-        remote    ///< all failures are consequences of a failure on another host
+        reported  ///< all ranks that failed report a failure of others, or an error that all ranks have
+                  ///< thrown
     };
     Kind kind = Kind::own;
-    /// The rank that failed first or, if all failures are consequences, the failed rank that ended first.
+    /// The rank that failed first or, if no rank failed by itself, the failed rank that ended first.
     RankEnd who;
+    /// The ranks of this host whose output may show the cause: those that are to blame, or else `who`.
+    std::vector<int> ranks;
     /// One sentence: "rank 1 failed first: killed by SIGKILL (9)".
     std::string headline;
 };

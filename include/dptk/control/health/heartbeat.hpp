@@ -18,6 +18,7 @@
 #include "dptk/control/health/rank_status.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -31,7 +32,7 @@ class RankMonitor {
                 clock::time_point now);
 
     /// Reads the status of all ranks. Returns why the job must end, or nullopt if the job can continue.
-    [[nodiscard]] std::optional<std::string> look(Store& store, clock::time_point now);
+    [[nodiscard]] std::optional<FailureCause> look(Store& store, clock::time_point now);
 
     [[nodiscard]] bool all_have_left() const;
 
@@ -62,18 +63,33 @@ class RankMonitor {
     /// If a rank has sent no heartbeat for the whole timeout, returns a message that names each rank that has
     /// sent no heartbeat for half the timeout, since the ranks of a host that fails are lost at about the
     /// same time.
-    [[nodiscard]] std::optional<std::string> find_silent(clock::time_point now) const;
+    [[nodiscard]] std::optional<FailureCause> find_silent(clock::time_point now) const;
 
     /// Returns a message if a rank waits in a call for a rank that has left its process group.
-    [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
+    [[nodiscard]] std::optional<FailureCause> find_stuck_rank() const;
 
     /// Returns a message if two ranks wait in different calls that have the same number in the same group,
     /// and all ranks of the group have come to that number.
-    [[nodiscard]] std::optional<std::string> find_mismatch() const;
+    [[nodiscard]] std::optional<FailureCause> find_mismatch() const;
 
     /// Returns a message if ranks wait for each other: each of them in a call that the next one has not
     /// entered, and cannot enter while it waits.
-    [[nodiscard]] std::optional<std::string> find_circle() const;
+    [[nodiscard]] std::optional<FailureCause> find_circle() const;
+
+    /// Returns those of the ranks that agree with the fewest others: one that is alone against two.
+    template <class Agree>
+    [[nodiscard]] std::vector<int> minority(const std::vector<std::size_t>& ranks, Agree&& agree) const {
+        std::vector<int> out;
+        std::ptrdiff_t least = 0;
+        for (const std::size_t rank : ranks) {
+            const std::ptrdiff_t count =
+                detail::count_if(ranks_, [&](const Rank& other) { return agree(ranks_[rank], other); });
+            if (out.empty() || count < least) out.clear();
+            if (out.empty()) least = count;
+            if (count == least) out.push_back(static_cast<int>(rank));
+        }
+        return out;
+    }
 
     /// Returns whether rank `waiting` waits in a call for rank `other`, which waits elsewhere.
     [[nodiscard]] bool waits_for(const Rank& waiting, const Rank& other) const;

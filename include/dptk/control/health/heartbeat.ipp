@@ -23,7 +23,7 @@ DPTK_INLINE RankMonitor::RankMonitor(std::vector<std::string> labels,
       ranks_(labels_.size(), Rank{.heard = now}),
       last_look_(now) {}
 
-DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::time_point now) {
+DPTK_INLINE std::optional<FailureCause> RankMonitor::look(Store& store, clock::time_point now) {
     // If this process was stopped, it could not see any heartbeats.
     const bool slept = now - last_look_ > timeout_ / 2;
     last_look_ = now;
@@ -32,9 +32,9 @@ DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::ti
     if (count_left() != left_before) {
         for (Rank& rank : ranks_) rank.beats_since_departure = 0;
     }
-    if (std::optional<std::string> silent = find_silent(now)) return silent;
-    if (std::optional<std::string> stuck = find_stuck_rank()) return stuck;
-    if (std::optional<std::string> mismatch = find_mismatch()) return mismatch;
+    if (std::optional<FailureCause> silent = find_silent(now)) return silent;
+    if (std::optional<FailureCause> stuck = find_stuck_rank()) return stuck;
+    if (std::optional<FailureCause> mismatch = find_mismatch()) return mismatch;
     return find_circle();
 }
 
@@ -71,24 +71,25 @@ DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point no
     if (beats || !is_same) rank.beats_in_call = is_same ? rank.beats_in_call + 1 : 0;
 }
 
-DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_point now) const {
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_silent(clock::time_point now) const {
     const auto silent_for = [&](const Rank& rank, std::chrono::milliseconds time) {
         return !rank.left && now - rank.heard > time;
     };
     if (detail::none_of(ranks_, [&](const Rank& rank) { return silent_for(rank, timeout_); }))
         return std::nullopt;
-    std::string out;
+    FailureCause out{text("no heartbeat for ", duration_text(timeout_), ": ")};
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
         if (!silent_for(ranks_[i], timeout_ / 2)) continue;
-        out += (out.empty() ? "" : ", ") + labels_[i];
+        out.text += (out.ranks.empty() ? "" : ", ") + labels_[i];
+        out.ranks.push_back(static_cast<int>(i));
         for (const ChannelStatus& channel : ranks_[i].status.channels) {
-            if (channel.active) out += " in " + channel.call;
+            if (channel.active) out.text += " in " + channel.call;
         }
     }
-    return text("no heartbeat for ", duration_text(timeout_), ": ", out);
+    return out;
 }
 
-DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_stuck_rank() const {
     const bool alone = static_cast<std::size_t>(count_left()) + 1 == ranks_.size();
     for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
         if (!ranks_[gone].left) continue;
@@ -101,26 +102,27 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
                     // its second heartbeat to continue.
                     if (ranks_[waiting].beats_since_departure < 2) continue;
                     if (channel.peer == CallTracker::any_peer && alone) {
-                        return text("all other ranks have left their process groups, and ", labels_[waiting],
-                                    " waits for them in ", channel.call);
+                        return FailureCause{text("all other ranks have left their process groups, and ",
+                                                 labels_[waiting], " waits for them in ", channel.call)};
                     }
                     if (channel.peer == static_cast<int>(gone)) {
-                        return text(labels_[gone], " has left its process group, and ", labels_[waiting],
-                                    " waits for it in ", channel.call);
+                        return FailureCause{text(labels_[gone], " has left its process group, and ",
+                                                 labels_[waiting], " waits for it in ", channel.call)};
                     }
                     continue;
                 }
                 const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
                 if (last == nullptr || last->sequence >= channel.sequence) continue;
-                return text(labels_[gone], " has left its process group after ", last->sequence,
-                            " calls, and ", labels_[waiting], " waits for it in ", channel.call);
+                return FailureCause{text(labels_[gone], " has left its process group after ", last->sequence,
+                                         " calls, and ", labels_[waiting], " waits for it in ",
+                                         channel.call)};
             }
         }
     }
     return std::nullopt;
 }
 
-DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_mismatch() const {
     struct GroupCalls {
         std::string_view name;
         std::uint64_t least;  // how many calls each of its ranks has begun at least
@@ -151,8 +153,13 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
                 channel.call = &here;
             }
             if (here.hash == channel.call->hash) continue;
-            return text("calls differ between ranks: ", labels_[channel.rank], " calls ", channel.call->call,
-                        ", and ", labels_[rank], " calls ", here.call);
+            const auto same_call = [&](const Rank& one, const Rank& other) {
+                const ChannelStatus* const theirs = other.status.channel(here.name);
+                return theirs != nullptr && theirs->hash == one.status.channel(here.name)->hash;
+            };
+            return FailureCause{text("calls differ between ranks: ", labels_[channel.rank], " calls ",
+                                     channel.call->call, ", and ", labels_[rank], " calls ", here.call),
+                                minority({channel.rank, rank}, same_call)};
         }
     }
     return std::nullopt;
@@ -171,7 +178,7 @@ DPTK_INLINE bool RankMonitor::waits_for(const Rank& waiting, const Rank& other) 
     return has_called && !theirs->active && theirs->sequence < here->sequence;
 }
 
-DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_circle() const {
     // Removes ranks that wait for no rank that is left over. What remains contains a circle.
     std::vector<std::size_t> stuck;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -192,11 +199,15 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
     std::vector<std::size_t> circle = {at};
     for (std::size_t other = *next(at); other != at; other = *next(other)) circle.push_back(other);
     std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
-    std::string out;
+    const auto same_group = [](const Rank& one, const Rank& other) {
+        const ChannelStatus* const theirs = other.awaited();
+        return !other.left && theirs != nullptr && theirs->name == one.awaited()->name;
+    };
+    FailureCause out{"ranks wait for each other: ", minority(circle, same_group)};
     for (const std::size_t rank : circle) {
-        out += text(out.empty() ? "ranks wait for each other: " : "; ", labels_[rank], " waits for ",
-                    labels_[*next(rank)], " in ", ranks_[rank].awaited()->call, " of group ",
-                    group_of(ranks_[rank].awaited()->name));
+        out.text +=
+            text(rank == circle.front() ? "" : "; ", labels_[rank], " waits for ", labels_[*next(rank)],
+                 " in ", ranks_[rank].awaited()->call, " of group ", group_of(ranks_[rank].awaited()->name));
     }
     return out;
 }
@@ -227,8 +238,8 @@ class Heartbeat {
             }
             store_->set(ended, "all is known");
         } catch (const std::exception& error) {
-            fail(rank_ == 0 ? error.what()
-                            : text(server_, ", which serves the control plane, is gone: ", error.what()));
+            fail({rank_ == 0 ? error.what()
+                             : text(server_, ", which serves the control plane, is gone: ", error.what())});
         }
     }
 
@@ -245,18 +256,18 @@ class Heartbeat {
             return false;
         }
         if (monitor_) {
-            const std::optional<std::string> verdict = monitor_->look(*store_, RankMonitor::clock::now());
-            if (verdict) store_->compare_and_set(ControlPlane::abort_key, "", *verdict);
+            const std::optional<FailureCause> verdict = monitor_->look(*store_, RankMonitor::clock::now());
+            if (verdict) store_->compare_and_set(ControlPlane::abort_key, "", to_text(*verdict));
         }
         try {
-            fail(store_->get(ControlPlane::abort_key, period_));
+            fail(parse_cause(store_->get(ControlPlane::abort_key, period_)));
             return false;
         } catch (const TimeoutError&) {
             return true;
         }
     }
 
-    void fail(std::string cause) {
+    void fail(FailureCause cause) {
         const std::shared_ptr<ControlPlane> plane = plane_.lock();
         if (plane && !plane->has_left()) plane->job_state()->fail(std::move(cause), Failure::remote);
     }

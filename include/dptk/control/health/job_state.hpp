@@ -12,8 +12,10 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
@@ -33,12 +35,18 @@ enum class Failure : std::uint8_t { local, remote, deadline };
 class JobState {
   public:
     /// Marks the job as broken and wakes all waiting threads. Later calls do not replace the first cause.
-    void fail(std::string cause, Failure kind = Failure::local);
+    void fail(FailureCause cause, Failure kind = Failure::local);
+    void fail(std::string cause, Failure kind = Failure::local) {
+        fail(FailureCause{std::move(cause)}, kind);
+    }
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
     /// Returns the first cause, or an empty string if the job has not failed.
     [[nodiscard]] std::string cause() const;
+
+    /// Returns the first cause with the ranks that it blames.
+    [[nodiscard]] FailureCause full_cause() const;
 
     /// Returns where the failure originated. Meaningful only after the job has failed.
     [[nodiscard]] Failure kind() const;
@@ -66,9 +74,12 @@ class JobState {
     std::atomic<bool> failed_ = false;
     std::atomic<bool> is_logged_ = false;
     Failure kind_ = Failure::local;
-    std::string cause_;
+    FailureCause cause_;
     std::vector<std::weak_ptr<FailureListener>> subscribers_;
 };
+
+/// Returns an error that this rank alone has thrown as a cause. Blames the other end of a message, too.
+[[nodiscard]] FailureCause cause_of(const Error& error, int rank);
 
 /// Runs a function that depends on other ranks, or on a store that ends with the rank that serves it. Since
 /// the loss of a rank is often only a consequence of an earlier failure, a PeerLostError of the function is

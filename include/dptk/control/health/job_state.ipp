@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "dptk/core/detail/algorithms.hpp"
-#include "dptk/core/detail/parse.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void JobState::fail(std::string cause, Failure kind) {
+DPTK_INLINE void JobState::fail(FailureCause cause, Failure kind) {
     std::vector<std::weak_ptr<FailureListener>> subscribers;
     {
         const std::lock_guard lock(mutex_);
@@ -28,6 +28,11 @@ DPTK_INLINE void JobState::fail(std::string cause, Failure kind) {
 
 DPTK_INLINE std::string JobState::cause() const {
     const std::lock_guard lock(mutex_);
+    return cause_.text;
+}
+
+DPTK_INLINE FailureCause JobState::full_cause() const {
+    const std::lock_guard lock(mutex_);
     return cause_;
 }
 
@@ -36,20 +41,13 @@ DPTK_INLINE Failure JobState::kind() const {
     return kind_;
 }
 
-/// Returns the rank whose number a cause begins with: "rank 3 (host ...) is gone", "rank 3: ...".
-[[nodiscard]] DPTK_INLINE std::optional<int> named_rank(std::string_view cause) {
-    int rank = 0;
-    if (next_word(cause) != "rank") return std::nullopt;
-    std::string_view number = next_word(cause);
-    if (number.ends_with(':')) number.remove_suffix(1);
-    return parse_number(number, rank) ? std::optional(rank) : std::nullopt;
-}
-
 DPTK_INLINE void JobState::check() const {
     if (!failed()) return;
-    const std::string why = cause();
-    if (kind() == Failure::deadline) throw TimeoutError(why);
-    throw PeerLostError("the job is broken: " + why, {.peer = named_rank(why)});
+    const FailureCause why = full_cause();
+    const std::vector<int> blamed = blamed_ranks(why);
+    if (kind() == Failure::deadline) throw TimeoutError(why.text);
+    throw PeerLostError("the job is broken: " + why.text,
+                        {.peer = blamed.empty() ? std::nullopt : std::optional(blamed.front())});
 }
 
 DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) const {
@@ -60,7 +58,7 @@ DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) 
 DPTK_INLINE bool JobState::has_logged(std::string_view message) const noexcept {
     if (!is_logged_) return false;
     const std::lock_guard lock(mutex_);
-    return message.find(cause_) != std::string_view::npos;
+    return message.find(cause_.text) != std::string_view::npos;
 }
 
 DPTK_INLINE void JobState::subscribe(const std::shared_ptr<FailureListener>& subscriber) {
@@ -73,6 +71,12 @@ DPTK_INLINE void JobState::subscribe(const std::shared_ptr<FailureListener>& sub
         }
     }
     subscriber->wake();
+}
+
+DPTK_INLINE FailureCause cause_of(const Error& error, int rank) {
+    FailureCause cause{text("rank ", rank, ": ", error.what())};
+    if (const std::optional<int> peer = error.peer()) cause.ranks.push_back(*peer);
+    return cause;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

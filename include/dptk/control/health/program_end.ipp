@@ -126,7 +126,7 @@ DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& fai
         if (!has_left(job.rank)) return true;
         while (next < job.size && has_left(next)) ++next;
         if (next == job.size) return true;
-        failure = job.store->find(ControlPlane::abort_key).value_or("");
+        failure = parse_cause(job.store->find(ControlPlane::abort_key).value_or("")).text;
         return !failure.empty();
     } catch (const PeerLostError&) {
         return true;  // rank 0 has ended, so all ranks have left

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 
@@ -45,6 +46,10 @@ DPTK_EXPORT inline TerminateState& terminate_state() {
     static TerminateState& state = *new TerminateState;
     return state;
 }
+
+/// Returns the current exception, which nobody has caught, as a cause. `message` is what on_terminate()
+/// receives.
+[[nodiscard]] FailureCause uncaught_cause(int rank, const std::string& message);
 
 /// Registers `listener`, which is notified of an uncaught exception if the listener still exists at that
 /// time, except in a forked child. Listeners are notified in the order of registration.

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -45,6 +47,20 @@ namespace DPTK_NAMESPACE::detail {
 #endif
     if (state.previous != nullptr) state.previous();
     std::abort();
+}
+
+DPTK_INLINE FailureCause uncaught_cause(int rank, const std::string& message) {
+    FailureCause cause{text("rank ", rank, ": ", message)};
+    try {
+        if (const std::exception_ptr exception = std::current_exception()) std::rethrow_exception(exception);
+    } catch (const Error& error) {
+        cause.is_agreed = error.agreed();
+        if (cause.is_agreed && error.rank()) cause.ranks.push_back(*error.rank());
+        if (!cause.is_agreed && error.peer()) cause.ranks.push_back(*error.peer());
+    } catch (...) {
+        // Only errors of dptk say more than their text.
+    }
+    return cause;
 }
 
 DPTK_INLINE void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener) {
