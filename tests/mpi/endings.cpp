@@ -52,6 +52,12 @@ void train(const std::string& ending) {
         group.barrier();  // the message has arrived before recv is called
         if (group.rank() == 1) group.recv_async(data, 0).wait();
     }
+    if (ending.starts_with("caught-in-flight") && group.rank() == 1) {
+        std::vector<int> data(3);  // the other ranks neither join nor send
+        const dptk::Work work =
+            ending.ends_with("recv") ? group.recv_async(data, 0) : group.all_reduce_async(data);
+        throw std::runtime_error("rank 1 has had enough");
+    }
     for (int step = 0; step < 10; ++step) {
         const bool now = step == 5 && group.rank() == 1;
         if (now && ending == "exit") std::exit(3);
@@ -83,6 +89,7 @@ int main(int argc, char** argv) {
             train(ending);
         } catch (const std::exception& error) {
             std::printf("caught: %s\n", error.what());
+            std::fflush(stdout);
         }
     } else {
         train(ending);

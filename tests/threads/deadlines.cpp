@@ -185,3 +185,19 @@ TEST_CASE("monitored_barrier ends when another rank fails") {
     CHECK_THROWS_WITH(run(), "boom");
     CHECK(test::contains(text, "boom"));
 }
+
+TEST_CASE("an error is logged if a rank that hangs in its own code keeps launch_threads from throwing it") {
+    Logged logged;
+    const auto run = [&] {
+        dptk::launch_threads(2,
+                             [&](dptk::ProcessGroup& group) {
+                                 if (group.rank() == 0) group.barrier();
+                                 while (!logged.has({"launch_threads waits for rank 1"}))
+                                     std::this_thread::sleep_for(1ms);
+                             },
+                             {.timeout = 100ms});
+    };
+    CHECK_THROWS_AS(run(), dptk::TimeoutError);
+    CHECK(logged.has({"rank 0: barrier #1 has not completed within 100 ms; missing: rank 1",
+                      "launch_threads waits for rank 1, since a thread cannot be ended"}));
+}
