@@ -30,9 +30,14 @@ class WorkHandle {
         if (is_detached || fork_guard_.is_in_child()) return;
         try {
             const bool is_unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-            if (job_ && is_unwinding && !job_->agreed_errors->is_unwinding() && !state->ended())
+            if (job_ && is_unwinding && !job_->agreed_errors->is_unwinding() && !state->ended()) {
                 job_->control->job_state()->fail(text(
                     "rank ", job_->control->rank(), " left an operation in flight because of an exception"));
+                if (!job_->control->is_interruptible()) {
+                    abandon();
+                    return;
+                }
+            }
             static_cast<void>(wait(std::chrono::nanoseconds::max()));
         } catch (const std::exception&) {
         }
@@ -52,6 +57,14 @@ class WorkHandle {
     std::atomic<bool> is_detached = false;
 
   private:
+    /// Stops waiting for an operation that may never end, so that the exception reaches its handler before
+    /// the job is ended. Operations in which the other ranks take part end within the delay.
+    void abandon() {
+        constexpr std::chrono::milliseconds delay{200};
+        const bool is_first = job_->control->abandon_calls();
+        if (!state->wait(is_first ? delay : std::chrono::milliseconds(0)) && tracker_) tracker_->abandon();
+    }
+
     std::optional<ChannelJob> job_;
     std::shared_ptr<CallTracker> tracker_;
     ForkGuard fork_guard_;

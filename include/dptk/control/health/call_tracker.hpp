@@ -100,6 +100,12 @@ class CallTracker {
     [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
     [[nodiscard]] bool carries_messages() const noexcept { return calls_ == Calls::messages; }
 
+    /// Records that the program has stopped waiting for a call that cannot be interrupted, because of an
+    /// exception.
+    void abandon() noexcept { is_abandoned_ = true; }
+
+    [[nodiscard]] bool is_abandoned() const noexcept { return is_abandoned_; }
+
     /// Sets the purpose of the calls that follow. Any thread may call it.
     void set_purpose(const CallPurpose& purpose) noexcept;
 
@@ -144,6 +150,7 @@ class CallTracker {
     std::atomic<const char*> purpose_ = nullptr;
     std::atomic<const char*> owner_ = nullptr;
     std::atomic<std::uint64_t> step_ = CallPurpose::no_step;
+    std::atomic<bool> is_abandoned_ = false;
     int children_ = 0;
     std::uint64_t barriers_ = 0;
 };

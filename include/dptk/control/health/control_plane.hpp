@@ -94,6 +94,13 @@ class ControlPlane final : public WatchdogTask,
     /// Returns the network interface that the program has selected for this job; empty if it has not.
     [[nodiscard]] const std::string& network_interface() const noexcept { return options_.network_interface; }
 
+    /// Returns whether a failure of the job ends the calls of its transport. Otherwise last_resort ends them.
+    [[nodiscard]] bool is_interruptible() const noexcept { return !options_.last_resort; }
+
+    /// Records that the program, because of an exception, stops waiting for calls that cannot be interrupted.
+    /// Returns whether it has not been recorded before.
+    [[nodiscard]] bool abandon_calls() noexcept { return !abandons_calls_.exchange(true); }
+
     /// Returns a description such as "rank 2 (host b, process 17)".
     [[nodiscard]] std::string label(int rank) const;
 
@@ -214,6 +221,7 @@ class ControlPlane final : public WatchdogTask,
     std::vector<Channel> channels_;
     std::vector<ChannelStatus> closed_;
     std::atomic<bool> left_ = false;
+    std::atomic<bool> abandons_calls_ = false;
     clock::time_point failed_since_ = clock::time_point::max();
 };
 

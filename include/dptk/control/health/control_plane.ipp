@@ -237,7 +237,7 @@ DPTK_INLINE void ControlPlane::look_at_channels() {
         const clock::time_point now = clock::now();
         for (Channel& channel : channels_) {
             refresh(channel, now);
-            if (!channel.seen.active) continue;
+            if (!channel.seen.active || (job_state_->failed() && channel.tracker->is_abandoned())) continue;
             if (job_state_->failed() || (waited(channel, now) >= warning_delay(channel) && !channel.warned) ||
                 waited(channel, now) >= timeout_of(channel)) {
                 late.push_back(channel);
