@@ -107,7 +107,7 @@ class ThreadTransport {
             failure = std::current_exception();
             hub_->mark_incomplete();
         }
-        hub_->finish();
+        hub_->finish(rank_);
         if (failure) std::rethrow_exception(failure);
         hub_->check_complete();
         if (difference.empty()) return;
@@ -183,8 +183,9 @@ void run_as_threads(ProcessGroup& processes, int size, const std::function<void(
 ///
 /// If an exception leaves fn on one rank, the current or next call of each other rank throws a PeerLostError
 /// with the text of the exception. When all ranks have ended, launch_threads rethrows the first exception
-/// that is not a PeerLostError or, if no other exists, the first PeerLostError. Throws ArgumentError if
-/// `size` is less than 1.
+/// that is not a PeerLostError or, if no other exists, the first PeerLostError. A thread cannot be ended: if a
+/// rank has not ended a second after the exception, the exception and that rank are logged. Throws
+/// ArgumentError if `size` is less than 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
     detail::run_as_threads(

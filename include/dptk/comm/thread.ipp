@@ -3,6 +3,8 @@
 #include "dptk/comm/thread.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <future>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/store/prefix_store.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -238,12 +241,18 @@ struct ThreadRanks {
     std::function<ProcessGroup(int rank)> connect;
 };
 
+/// How long the ranks have to end after an exception, before it is logged.
+inline constexpr std::chrono::milliseconds end_delay{1000};
+
 /// Runs `fn` in each rank. Throws the first exception that is not a PeerLostError or, if no other exists, the
 /// first PeerLostError. An exception fails the job, unless it is an agreed error.
 DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(ProcessGroup&)>& fn) {
     std::mutex mutex;
+    std::condition_variable changed;
     std::exception_ptr cause;
     std::exception_ptr consequence;
+    std::vector<int> running;  // the ranks whose threads have not ended
+    for (int i = 0; i < ranks.count; ++i) running.push_back(ranks.first + i);
 
     const auto run_rank = [&](int rank) {
         std::optional<ProcessGroup> group;  // destroyed after the rank's failure is recorded
@@ -264,6 +273,23 @@ DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(Pr
         } catch (...) {
             record(cause);
         }
+        group.reset();
+        const std::lock_guard lock(mutex);
+        detail::erase_if(running, [&](int other) { return other == rank; });
+        changed.notify_all();
+    };
+    // A rank that hangs outside dptk would keep the exception of another rank from being seen.
+    const auto report_if_stuck = [&] {
+        std::unique_lock lock(mutex);
+        const auto all_ended = [&] { return running.empty(); };
+        changed.wait(lock, [&] { return all_ended() || ranks.job_state->failed(); });
+        if (changed.wait_for(lock, end_delay, all_ended) || !ranks.job_state->failed()) return;
+        std::string list;
+        for (const int rank : running) list += text(list.empty() ? "" : ", rank ", rank);
+        log(LogLevel::error, ranks.first,
+            text(ranks.job_state->cause(), "; launch_threads waits for rank ", list,
+                 ", since a thread cannot be ended"));
+        ranks.job_state->mark_logged();
     };
 
     std::promise<bool> decision;  // whether the threads run their ranks
@@ -287,6 +313,7 @@ DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(Pr
             throw;
         }
         decision.set_value(true);
+        report_if_stuck();
     }
     if (cause) std::rethrow_exception(cause);
     if (consequence) std::rethrow_exception(consequence);

@@ -39,7 +39,7 @@ class ThreadHub final : public FailureListener {
     /// Blocks until all ranks have finished accessing each other's memory. Blocks even if the job has failed,
     /// so that no rank frees memory that another rank accesses. The wait ends, since no rank blocks between
     /// publish_and_wait() and finish().
-    void finish() { pass(Waiting::must_end); }
+    void finish(int rank) { pass(rank, Waiting::must_end); }
 
     /// Records that this rank has not completed its part of the call. Must be called before finish().
     void mark_incomplete() noexcept { spoiled_ = true; }
@@ -67,11 +67,11 @@ class ThreadHub final : public FailureListener {
     };
 
     /// Executes a barrier. With Waiting::may_fail, throws if a rank is lost before all have arrived.
-    void pass(Waiting waiting);
+    void pass(int rank, Waiting waiting);
 
     [[nodiscard]] bool is_lost() const { return broken_ || left_ >= 0 || job_state_->failed(); }
 
-    [[noreturn]] void throw_lost() const;
+    [[noreturn]] void throw_lost(int rank) const;
 
     /// Number of yields before sleeping: a short barrier ends while yielding, whereas a condition variable
     /// costs tens of microseconds.

@@ -24,7 +24,7 @@ DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::make(int size, const std::shar
 
 DPTK_INLINE void ThreadHub::publish_and_wait(int rank, const Collective& call) {
     calls_[static_cast<std::size_t>(rank)] = call;
-    pass(Waiting::may_fail);
+    pass(rank, Waiting::may_fail);
 }
 
 DPTK_INLINE void ThreadHub::check_complete() const {
@@ -58,9 +58,9 @@ DPTK_INLINE void ThreadHub::wake() noexcept {
     changed_.notify_all();
 }
 
-DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
+DPTK_INLINE void ThreadHub::pass(int rank, Waiting waiting) {
     std::unique_lock lock(mutex_);
-    if (waiting == Waiting::may_fail && is_lost()) throw_lost();
+    if (waiting == Waiting::may_fail && is_lost()) throw_lost(rank);
     const std::uint64_t phase = phase_;
     if (++arrived_ == size_) {
         arrived_ = 0;
@@ -77,14 +77,19 @@ DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
     if (phase_ == phase) {
         broken_ = true;  // this rank stops waiting: the barrier can never complete
         changed_.notify_all();
-        throw_lost();
+        throw_lost(rank);
     }
 }
 
-DPTK_INLINE void ThreadHub::throw_lost() const {
+DPTK_INLINE void ThreadHub::throw_lost(int rank) const {
     job_state_->check();
-    if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"), {.peer = left_});
-    throw PeerLostError("another rank stopped waiting for the call because a rank was lost");
+    const std::string call = describe(calls_[static_cast<std::size_t>(rank)]);
+    if (left_ < 0)
+        throw PeerLostError(text("another rank has stopped waiting in ", call, " because a rank was lost"),
+                            {.rank = rank});
+    throw PeerLostError(
+        text("rank ", left_, " has left the group, and rank ", rank, " waits for it in ", call),
+        {.rank = rank, .peer = left_});
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -151,8 +151,10 @@ DPTK_INLINE bool ThreadMailbox::is_lost(const Posted& posted) const {
 DPTK_INLINE std::exception_ptr ThreadMailbox::why_lost(const Posted& posted) const {
     try {
         job_state_->check();
-        if (posted.message.peer == any_rank) throw PeerLostError("all other ranks have left the group");
-        throw PeerLostError(text("rank ", posted.message.peer, " has left the group"),
+        if (posted.message.peer == any_rank)
+            throw PeerLostError("all other ranks have left the group", {.rank = posted.rank});
+        throw PeerLostError(text("rank ", posted.message.peer, " has left the group, and rank ", posted.rank,
+                                 " waits for it in ", detail::pack(posted.message).describe()),
                             {.rank = posted.rank, .peer = posted.message.peer});
     } catch (const Error&) {
         return std::current_exception();
