@@ -167,6 +167,10 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
 
     void connect_all(const GlooMeshOptions& options);
 
+    /// Waits until this host has a route to `address`, as it has not while a network interface is down. A
+    /// Gloo pair that has failed to connect cannot be used again.
+    void await_route(const std::string& address, const Deadline& deadline) const;
+
     /// Creates the pairs and returns their addresses, in rank order.
     [[nodiscard]] std::string create_pairs(gloo::transport::Context& pairs) const;
 

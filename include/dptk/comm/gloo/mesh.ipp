@@ -2,11 +2,19 @@
 
 #include "dptk/comm/gloo/mesh.hpp"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "dptk/control/health/program_end.hpp"
 #include "dptk/control/net/host.hpp"
+#include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/background_thread.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -123,6 +131,7 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     const Deadline deadline(connect_timeout);
     for_others([&](int other) {
         const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
+        await_route(peer.address, deadline);
         connect_to(own, peer, other, deadline, connect_timeout,
                    [&] { pairs->getPair(other)->connect(peer.endpoint_for(rank_, size_)); });
     });
@@ -132,6 +141,19 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     watch_connections(*pairs);
     barrier({.verb = Verb::barrier}, std::min(options.timeout, 2 * connect_timeout));
     store->erase(key(rank_));
+}
+
+DPTK_INLINE void GlooMesh::await_route(const std::string& address, const Deadline& deadline) const {
+    constexpr std::uint16_t any_port = 1;  // nothing is sent: connecting a UDP socket looks for a route only
+    const ResolvedAddresses peer = resolve(address.c_str(), any_port, AF_UNSPEC, AI_NUMERICHOST);
+    if (peer.first == nullptr) return;
+    while (!deadline.passed()) {
+        cancellation_->check();
+        const FileDescriptor probe(::socket(peer.first->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        const int result = ::connect(probe.number(), peer.first->ai_addr, peer.first->ai_addrlen);
+        if (result == 0 || (errno != ENETUNREACH && errno != EHOSTUNREACH && errno != ENETDOWN)) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
 }
 
 DPTK_INLINE std::string GlooMesh::create_pairs(gloo::transport::Context& pairs) const {
