@@ -17,6 +17,7 @@
 #include "dptk/core/tensor.ipp"
 #include "dptk/core/trace.ipp"
 #include "dptk/data/computed_permutation.ipp"
+#include "dptk/data/compare_ranks.ipp"
 #include "dptk/data/data_loader.ipp"
 #include "dptk/data/detail/input_file.ipp"
 #include "dptk/data/detail/prefetch_queue.ipp"

@@ -87,6 +87,7 @@ void fine_tune(dptk::ProcessGroup& group, const Options& options) {
     const auto images = dptk::on_all_or_none(group, [&] {
         return dptk::ImageFolder(options.data, {.skip_damaged = options.skip_damaged, .rank = group.rank()});
     });
+    dptk::compare_datasets(group, images);
     const dptk::SplitIndices split = dptk::random_split(images.size(), 0.2, options.seed);
     const dptk::Subset training(images, split.training), test(images, split.validation);
     if (prints)

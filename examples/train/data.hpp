@@ -46,6 +46,7 @@ class ImageFiles {
     [[nodiscard]] std::size_t size() const { return subset_.size(); }
     [[nodiscard]] auto operator[](std::size_t index) const { return subset_[index]; }
     [[nodiscard]] std::uint64_t fingerprint() const { return subset_.fingerprint(); }
+    [[nodiscard]] const std::vector<std::string>& class_names() const { return folder_->class_names(); }
 
     /// Returns the files at `indices`, in that order.
     [[nodiscard]] ImageFiles subset(std::span<const std::size_t> indices) const {

@@ -425,6 +425,8 @@ void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data<Dataset>&) {
 template <class Load>
 void load_and_train(dptk::ProcessGroup& group, const Options& options, Load load) {
     const auto data = dptk::on_all_or_none(group, [&] { return load(options); });
+    dptk::compare_datasets(group, data.train,
+                           "training datasets");  // before the network, which has its classes
     if (options.device == "cuda") {
         train_on_gpu(group, options, data);
     } else {

@@ -1,5 +1,7 @@
 // docs/errors.md: what is compared between ranks.
 #include <doctest/doctest.h>
+#include <dptk/data/compare_ranks.hpp>
+#include <dptk/data/host_dataset.hpp>
 #include <dptk/train.hpp>
 
 #include <atomic>
@@ -9,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,17 +51,16 @@ void fit(ProcessGroup& group, const Numbers& training, const Numbers& test,
 /// Differs between ranks: `other` on rank 1.
 using Difference = std::function<void(ProcessGroup&, bool other)>;
 
-dptk::TrainerOptions with_transform(const dptk::ImageTransforms& transform) {
-    return {.transform = transform};
-}
-
 const std::map<std::string, Difference>& differences() {
     static const std::map<std::string, Difference> all{
         {"options of `Trainer`, with the sampler's seed",
          [](ProcessGroup& group, bool other) { fit(group, {}, {}, {.seed = other ? 2U : 1U}); }},
         {"transforms and their parameters",
          [](ProcessGroup& group, bool other) {
-             fit(group, {}, {}, with_transform({dptk::Resize(other ? 8 : 9)}));
+             auto net = linear();
+             const dptk::ImageTransforms one{dptk::Resize(8), dptk::RandomHorizontalFlip(0.5)};
+             const dptk::ImageTransforms two{dptk::Resize(8), dptk::RandomHorizontalFlip(0.6)};
+             dptk::Trainer(group, net, {.evaluation_transform = other ? two : one});
          }},
         {"number of samples",
          [](ProcessGroup& group, bool other) {
@@ -85,6 +87,32 @@ const std::map<std::string, Difference>& differences() {
              if (other) numbers.labels[0] = 2;
              fit(group, {}, numbers);
          }},
+        {"`DistributedSampler` of a loop of your own: seed, options, epoch",
+         [](ProcessGroup& group, bool other) {
+             dptk::compare_samplers(group, dptk::DistributedSampler(6, group, {.seed = other ? 2U : 1U}));
+         }},
+        {"dataset of a loop of your own",
+         [](ProcessGroup& group, bool other) {
+             Numbers numbers;
+             if (other) numbers.values[5] = 7;
+             dptk::compare_datasets(group, numbers);
+         }},
+        {"dataset of a `HostDataset`",
+         [](ProcessGroup& group, bool other) {
+             Numbers numbers;
+             if (other) numbers.values[0] = 7;
+             dptk::HostDataset(numbers, group);
+         }},
+        {"parameters: number, names, shapes, dtypes",
+         [](ProcessGroup& group, bool other) {
+             auto net = linear(other ? 5 : 4);
+             dptk::DistributedDataParallel(group, net);
+         }},
+        {"options of `DistributedDataParallel`",
+         [](ProcessGroup& group, bool other) {
+             auto net = linear();
+             dptk::DistributedDataParallel(group, net, {.bucket_cap_mb = other ? 1.0 : 2.0});
+         }},
         {"all samples of a dataset without a fingerprint of its own",
          [](ProcessGroup& group, bool other) {
              Numbers numbers;
@@ -102,6 +130,11 @@ bool needs_debug(const std::string& what) {
 }  // namespace
 
 TEST_CASE("docs/errors.md: what is compared between ranks") {
+    std::set<std::string> documented, tested;
+    for (const test::TableRow& row : test::table_below("## What is compared between ranks", "errors.md"))
+        documented.insert(row[0]);
+    for (const auto& [what, differ] : differences()) tested.insert(what);
+    CHECK(documented == tested);
     for (const auto& [what, differ] : differences()) {
         CAPTURE(what);
         for (const bool is_debug : {false, true}) {
@@ -114,7 +147,7 @@ TEST_CASE("docs/errors.md: what is compared between ranks") {
                 std::string text;
                 CHECK(test::throws<dptk::MismatchError>(
                     text, [&] { differ(group, group.rank() == 1); }, test::Agreed::yes));
-                CHECK(test::contains(text, "rank 1 has "));
+                CHECK_MESSAGE(test::contains(text, "rank 1 has "), what, ": ", text);
             });
         }
     }

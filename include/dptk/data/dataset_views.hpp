@@ -45,12 +45,17 @@ class Subset {
 
     /// Returns a fingerprint of the dataset and the indices, if the dataset has one of its own.
     [[nodiscard]] std::uint64_t fingerprint() const
-        requires requires(const Dataset& dataset) {
-            { dataset.fingerprint() } -> std::same_as<std::uint64_t>;
-        }
+        requires detail::HasFingerprint<Dataset>
     {
         return detail::hash_sample(std::pair(dataset_->fingerprint(), std::span(indices_)),
                                    detail::fnv1a(""));
+    }
+
+    /// Returns the names of the dataset's classes, if it has any.
+    [[nodiscard]] decltype(auto) class_names() const
+        requires requires(const Dataset& dataset) { dataset.class_names(); }
+    {
+        return dataset_->class_names();
     }
 
   private:

@@ -48,6 +48,12 @@ template <class Sample>
     }
 }
 
+/// Whether a dataset has a fingerprint of its own.
+template <class Dataset>
+concept HasFingerprint = requires(const Dataset& dataset) {
+    { dataset.fingerprint() } -> std::same_as<std::uint64_t>;
+};
+
 }  // namespace detail
 
 /// Returns a number that is equal for equal datasets, and almost certainly differs for others: a hash of the
@@ -55,9 +61,7 @@ template <class Sample>
 /// `std::uint64_t fingerprint() const` returns its own number instead.
 template <SizedDataset Dataset>
 [[nodiscard]] std::uint64_t dataset_fingerprint(const Dataset& dataset) {
-    if constexpr (requires {
-                      { dataset.fingerprint() } -> std::same_as<std::uint64_t>;
-                  }) {
+    if constexpr (detail::HasFingerprint<Dataset>) {
         return dataset.fingerprint();
     } else {
         const auto size = static_cast<std::uint64_t>(dataset.size());

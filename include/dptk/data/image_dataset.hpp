@@ -75,6 +75,9 @@ class ImageDataset {
         return {all.subspan(index * pixels_per_image(), pixels_per_image()), labels_[index]};
     }
 
+    /// Returns a hash of all labels, and of the first and the last image.
+    [[nodiscard]] std::uint64_t fingerprint() const noexcept;
+
     /// Returns the pixels of all images, one image after the other.
     [[nodiscard]] std::span<const std::uint8_t> pixels() const noexcept { return pixels_; }
 

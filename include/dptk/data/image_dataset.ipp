@@ -3,6 +3,7 @@
 #include "dptk/data/image_dataset.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "dptk/core/detail/text.hpp"
@@ -51,6 +52,13 @@ DPTK_INLINE ImageDataset ImageDataset::subset(std::span<const std::size_t> indic
     }
     const std::size_t shape[] = {indices.size(), channels_, height_, width_};
     return ImageDataset(std::move(pixels), shape, std::move(labels), {.classes = classes_});
+}
+
+DPTK_INLINE std::uint64_t ImageDataset::fingerprint() const noexcept {
+    const std::string_view labels(reinterpret_cast<const char*>(labels_.data()), labels_.size());
+    const std::uint64_t hash = detail::fnv1a(labels);
+    if (labels_.empty()) return hash;
+    return (*this)[size() - 1].fingerprint((*this)[0].fingerprint(hash));
 }
 
 DPTK_INLINE std::size_t ImageDataset::smallest_class_count() const {

@@ -26,6 +26,7 @@
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/trace.hpp"
+#include "dptk/data/compare_ranks.hpp"
 #include "dptk/data/data_loader.hpp"
 #include "dptk/data/dataset.hpp"
 #include "dptk/data/distributed_sampler.hpp"
@@ -133,13 +134,14 @@ class Trainer : public TrainingRun {
     }
 
     /// Trains until options.epochs are done or a callback calls stop(), and evaluates after each epoch.
-    /// Returns the final status. Collective. Throws as train_epoch() and the callbacks do.
+    /// Returns the final status. Collective. Throws as train_epoch() and the callbacks do, and MismatchError
+    /// on all ranks if the ranks' datasets differ: see compare_datasets().
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
         continued_.reset();
-        dataset_fingerprint_ =
-            on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
+        dataset_fingerprint_ = detail::text(compare_datasets(group_, training, "training datasets"));
+        compare_datasets(group_, test, "test datasets");
         call(&Callback::train_begin);
         while (status_.epoch < options_.epochs && status_.stop_reason.empty()) {
             run_epoch(training);
@@ -473,11 +475,11 @@ class Trainer : public TrainingRun {
     }
 
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
-    /// then make different numbers of steps. Collective.
+    /// then make different numbers of steps, or its class names. Collective.
     template <class Dataset>
     void check(const Dataset& dataset) {
         detail::check_no_problem<ArgumentError>(group_, computation_.problem_of(dataset));
-        detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
+        detail::check_equal_tables(group_, "datasets", detail::dataset_table(dataset));
     }
 
     template <class Dataset>

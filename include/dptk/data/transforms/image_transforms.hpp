@@ -7,6 +7,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -30,6 +31,9 @@ class Resize {
     /// Throws ArgumentError for a size of 0 or above 2^16.
     [[nodiscard]] Image operator()(const Image& image) const;
 
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
+
   private:
     std::size_t height_;
     std::size_t width_ = 0;
@@ -46,6 +50,9 @@ class CenterCrop {
 
     /// Returns the middle of the image.
     [[nodiscard]] Image operator()(const Image& image) const { return center_crop(image, width_, height_); }
+
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
 
   private:
     std::size_t height_;
@@ -69,6 +76,9 @@ class RandomCrop {
 
     /// Throws ArgumentError if the image, with its padding, is smaller than the part.
     [[nodiscard]] Image operator()(const Image& image, SampleRandom& random) const;
+
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
 
   private:
     std::size_t height_;
@@ -101,6 +111,9 @@ class RandomResizedCrop {
     /// the ratio's logarithm too. If ten such parts do not fit into the image, returns its middle.
     [[nodiscard]] CropWindow window(std::size_t width, std::size_t height, SampleRandom& random) const;
 
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
+
   private:
     std::size_t height_;
     std::size_t width_;
@@ -117,6 +130,9 @@ class RandomHorizontalFlip {
     [[nodiscard]] Image operator()(Image image, SampleRandom& random) const {
         return random.unit() < probability_ ? flip_horizontally(image) : std::move(image);
     }
+
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
 
   private:
     double probability_;
@@ -141,7 +157,11 @@ class Normalize {
     /// ArgumentError if the image has another number of channels.
     void write(const Image& image, float* out) const;
 
+    /// Returns the name and the parameters.
+    [[nodiscard]] std::string describe() const;
+
   private:
+    ChannelStatistics statistics_;
     std::vector<std::array<float, 256>> values_;  // by channel and pixel
 };
 
@@ -149,12 +169,14 @@ class Normalize {
 /// Normalize. Several workers call the function at the same time.
 class ImageTransform {
   public:
-    /// Makes a transform of a function `Image fn(Image)` or `Image fn(Image, SampleRandom&)`.
+    /// Makes a transform of a function `Image fn(Image)` or `Image fn(Image, SampleRandom&)`. If it has a
+    /// member `std::string describe() const`, ranks and runs can be compared by its text.
     template <class Fn>
         requires(!std::is_same_v<std::remove_cvref_t<Fn>, ImageTransform>) &&
                 (std::is_invocable_r_v<Image, const Fn&, Image, SampleRandom&> ||
                  std::is_invocable_r_v<Image, const Fn&, Image>)
     ImageTransform(Fn fn) {
+        if constexpr (requires { std::string(fn.describe()); }) description_ = fn.describe();
         if constexpr (std::is_invocable_r_v<Image, const Fn&, Image, SampleRandom&>) {
             step_ = Step(std::move(fn));
         } else {
@@ -162,12 +184,13 @@ class ImageTransform {
         }
     }
     /// Makes a transform of a Normalize.
-    ImageTransform(Normalize normalize) : step_(std::move(normalize)) {}
+    ImageTransform(Normalize normalize) : description_(normalize.describe()), step_(std::move(normalize)) {}
 
   private:
     friend class ImageTransforms;
     using Step = std::function<Image(Image, SampleRandom&)>;
 
+    std::string description_ = "a function";
     std::variant<Step, Normalize> step_;
 };
 
@@ -192,9 +215,14 @@ class ImageTransforms {
     /// an image with another number of pixels than its size says.
     [[nodiscard]] Image operator()(Image image, SampleRandom random) const;
 
+    /// Returns the descriptions of all transforms, separated by commas; of a function without describe(),
+    /// that it is one.
+    [[nodiscard]] const std::string& describe() const noexcept { return description_; }
+
   private:
     std::vector<ImageTransform::Step> steps_;
     std::optional<Normalize> normalize_;
+    std::string description_;
 };
 
 }  // namespace DPTK_NAMESPACE

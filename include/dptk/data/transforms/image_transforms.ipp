@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <string_view>
 
 #include "dptk/core/detail/text.hpp"
@@ -11,6 +12,36 @@
 #include "dptk/data/transforms/resample.hpp"
 
 namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string Resize::describe() const {
+    return keeps_ratio_ ? detail::text("Resize(", height_, ")")
+                        : detail::text("Resize(", height_, ", ", width_, ")");
+}
+
+DPTK_INLINE std::string CenterCrop::describe() const {
+    return detail::text("CenterCrop(", height_, ", ", width_, ")");
+}
+
+DPTK_INLINE std::string RandomCrop::describe() const {
+    return detail::text("RandomCrop(", height_, ", ", width_, ", padding ", options_.padding, ")");
+}
+
+DPTK_INLINE std::string RandomResizedCrop::describe() const {
+    return detail::text("RandomResizedCrop(", height_, ", ", width_, ", scale ", options_.smallest_scale,
+                        " to ", options_.largest_scale, ", ratio ", options_.smallest_ratio, " to ",
+                        options_.largest_ratio, ")");
+}
+
+DPTK_INLINE std::string RandomHorizontalFlip::describe() const {
+    return detail::text("RandomHorizontalFlip(", probability_, ")");
+}
+
+DPTK_INLINE std::string Normalize::describe() const {
+    std::string channels;
+    for (std::size_t i = 0; i < statistics_.mean.size(); ++i)
+        channels += detail::text(i == 0 ? "" : ", ", statistics_.mean[i], " / ", statistics_.deviation[i]);
+    return detail::text("Normalize(", channels, ")");
+}
 
 DPTK_INLINE Image Resize::operator()(const Image& image) const {
     if (!keeps_ratio_) return resample(image, width_, height_);
@@ -73,7 +104,7 @@ DPTK_INLINE CropWindow RandomResizedCrop::window(std::size_t width, std::size_t 
     return middle;
 }
 
-DPTK_INLINE Normalize::Normalize(const ChannelStatistics& statistics) {
+DPTK_INLINE Normalize::Normalize(const ChannelStatistics& statistics) : statistics_(statistics) {
     const auto& [mean, deviation] = statistics;
     if (mean.empty() || mean.size() != deviation.size())
         throw ArgumentError(detail::text("Normalize: expected as many means as deviations, found ",
@@ -105,6 +136,7 @@ DPTK_INLINE ImageTransforms::ImageTransforms(std::vector<ImageTransform> transfo
         if (normalize_)
             throw ArgumentError(
                 "expected Normalize to be the last transform of an image, found another after it");
+        description_ += (description_.empty() ? "" : ", ") + transform.description_;
         if (auto* const step = std::get_if<ImageTransform::Step>(&transform.step_)) {
             steps_.push_back(std::move(*step));
         } else {

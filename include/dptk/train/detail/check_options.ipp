@@ -52,7 +52,8 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                 "\noptimizer ", optimizer_name(options), "\nlr ", initial_lr(options), optimizer,
                 "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ", options.reproducible_shards,
                 "\nshard_optimizer ", options.shard_optimizer, "\ncuda_graph ", options.cuda_graph,
-                pattern_lines(options));
+                "\ntransform ", options.transform.describe(), "\nevaluation_transform ",
+                options.evaluation_transform.describe(), pattern_lines(options));
 }
 
 }  // namespace DPTK_NAMESPACE::detail
