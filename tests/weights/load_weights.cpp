@@ -201,3 +201,28 @@ TEST_CASE("the prefix of PyTorch's DistributedDataParallel is taken off") {
         text, [&] { dptk::load_weights(loaded, dptk::SafetensorsFile(folder / "clash.safetensors")); }));
     CHECK(test::contains(text, "the names \"0.weight\" and \"module.0.weight\" clash"));
 }
+
+TEST_CASE("a model for weights has the stem of their first convolution") {
+    const TemporaryFolder folder;
+    const auto write = [&](const dptk::Shape& shape) {
+        std::vector<float> values(dptk::element_count(shape));
+        const std::vector<dptk::SafetensorsTensor> tensors{
+            {"conv1.weight", shape, {values.data(), values.size(), dptk::DType::f32}}};
+        write_safetensors(folder / "x.safetensors", tensors);
+        return dptk::SafetensorsFile(folder / "x.safetensors");
+    };
+    const auto first = [](const dptk::nn::Graph& graph) { return graph.parameters().front().shape; };
+    const dptk::Shape large{64, 3, 7, 7}, small{64, 3, 3, 3};
+    for (const dptk::nn::Stem stem : {dptk::nn::Stem::large, dptk::nn::Stem::small}) {
+        const dptk::nn::ModelOptions options{.input = {3, 64, 64}, .classes = 3, .stem = stem};
+        CHECK(first(dptk::make_model_for(write(large), "resnet18", options)) == large);
+        CHECK(first(dptk::make_model_for(write(small), "resnet18", options)) == small);
+    }
+    std::string text;
+    CHECK(test::throws<dptk::ArgumentError>(text, [&] {
+        static_cast<void>(dptk::make_model_for(write({64, 3, 5, 5}), "resnet18", {.classes = 3}));
+    }));
+    CHECK(test::contains(text,
+                         "x.safetensors: conv1.weight: expected [64, 3, 7, 7], as the first layer of "
+                         "resnet18, found [64, 3, 5, 5]"));
+}
