@@ -10,6 +10,7 @@
 #include <dptk/train.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/weights/load_weights.hpp>
+#include <dptk/weights/make_model_for.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -64,9 +65,12 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
 
 dptk::nn::Graph graph_of(const Options& options, std::size_t classes) {
     const auto stem = options.image_size < 64 ? dptk::nn::Stem::small : dptk::nn::Stem::large;
-    dptk::nn::Graph graph = dptk::nn::make_model(
-        options.model,
-        {.input = {3, options.image_size, options.image_size}, .classes = classes, .stem = stem});
+    const dptk::nn::ModelOptions model{
+        .input = {3, options.image_size, options.image_size}, .classes = classes, .stem = stem};
+    dptk::nn::Graph graph =
+        options.weights.empty()
+            ? dptk::nn::make_model(options.model, model)
+            : dptk::make_model_for(dptk::SafetensorsFile(options.weights), options.model, model);
     if (options.sync_bn) graph.synchronize_batch_norms();
     return graph;
 }

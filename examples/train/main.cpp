@@ -93,10 +93,10 @@ std::shared_ptr<dptk::CommHook> comm_hook(const std::string& name) {
 /// they are too small.
 dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::size_t classes) {
     const bool is_small = image[1] < 64 || image[2] < 64;
-    dptk::nn::Graph graph = dptk::nn::make_model(
-        options.model, {.input = image,
-                        .classes = classes,
-                        .stem = is_small ? dptk::nn::Stem::small : dptk::nn::Stem::large});
+    dptk::nn::Graph graph =
+        model_for_weights(options, {.input = image,
+                                    .classes = classes,
+                                    .stem = is_small ? dptk::nn::Stem::small : dptk::nn::Stem::large});
     if (options.sync_batch_norm) graph.synchronize_batch_norms();
     return pruned_as_in_file(options, std::move(graph));
 }

@@ -6,6 +6,7 @@
 #include <dptk/train/callbacks/prune_filters.hpp>
 #ifdef DPTK_WITH_WEIGHTS
 #include <dptk/weights/load_weights.hpp>
+#include <dptk/weights/make_model_for.hpp>
 #endif
 
 #include <algorithm>
@@ -161,6 +162,13 @@ constexpr const char* pruned_model_key = "pruned_model";
     return options;
 }
 
+/// Returns the model, with the stem that the weights to begin with have.
+[[nodiscard]] inline dptk::nn::Graph model_for_weights(const Options& options,
+                                                       const dptk::nn::ModelOptions& model) {
+    if (options.weights.empty()) return dptk::nn::make_model(options.model, model);
+    return dptk::make_model_for(dptk::SafetensorsFile(options.weights), options.model, model);
+}
+
 /// Returns the graph with as many filters as a file of weights has, if these are of a pruned network. Throws
 /// ArgumentError if it was pruned from another model.
 [[nodiscard]] inline dptk::nn::Graph pruned_as_in_file(const Options& options, dptk::nn::Graph graph) {
@@ -194,6 +202,11 @@ template <class Net>
 inline Options with_pruned_weights(Options options) {
     return options;
 }
+
+[[nodiscard]] inline dptk::nn::Graph model_for_weights(const Options& options,
+                                                       const dptk::nn::ModelOptions& model) {
+    return dptk::nn::make_model(options.model, model);
+}  // parse_options refuses --weights
 
 inline dptk::nn::Graph pruned_as_in_file(const Options&, dptk::nn::Graph graph) {
     return graph;

@@ -1,4 +1,5 @@
 #include "dptk/weights/load_weights.hpp"
+#include "dptk/weights/make_model_for.hpp"
 
 #include <doctest/doctest.h>
 #include <dptk/train.hpp>

@@ -60,8 +60,8 @@ DPTK_INLINE void throw_canceled() {
 
 DPTK_INLINE void check_fingerprint(const DataLoaderState& state, std::uint64_t fingerprint) {
     if (state.fingerprint == fingerprint) return;
-    throw ArgumentError(text("DataLoader: the state is that of another dataset: expected fingerprint ",
-                             fingerprint, ", found ", state.fingerprint));
+    throw ArgumentError(text("DataLoader: the state is that of another dataset: it has fingerprint ",
+                             state.fingerprint, ", this dataset has ", fingerprint));
 }
 
 DPTK_INLINE void throw_pass_under_way(std::string_view call) {

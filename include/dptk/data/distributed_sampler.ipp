@@ -108,9 +108,8 @@ DPTK_INLINE SamplerState DistributedSampler::state(std::size_t consumed) const {
 
 DPTK_INLINE void DistributedSampler::restore(const SamplerState& state) {
     const auto fail = [](std::string_view what, const auto& own, const auto& other) {
-        throw ArgumentError(
-            detail::text("DistributedSampler: the state is that of another sampler: expected ", what, " ",
-                         own, ", found ", other));
+        throw ArgumentError(detail::text("DistributedSampler: the state is that of another sampler: it has ",
+                                         what, " ", other, ", this sampler has ", own));
     };
     if (state.dataset_size != dataset_size_) fail("dataset_size", dataset_size_, state.dataset_size);
     if (state.options.seed != options_.seed) fail("seed", options_.seed, state.options.seed);

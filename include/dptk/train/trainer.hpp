@@ -295,7 +295,15 @@ class Trainer : public TrainingRun {
     void restore(const TrainingState& state) override {
         on_all_or_none(group_, [&] {
             require_equal(state, "trainer.optimizer", "optimizer", detail::optimizer_name(options_));
-            require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
+            if (state.value("trainer.dataset") != dataset_fingerprint_)
+                throw ArgumentError(detail::text(
+                    "checkpoint: it was made with another training dataset: files, labels or their order "
+                    "have "
+                    "changed, or what selects them, such as the seed or the fraction of a random split. "
+                    "Continue "
+                    "with the files and options of that run, or start a new run in another folder with its "
+                    "model.safetensors as weights (its fingerprint is ",
+                    state.value("trainer.dataset"), ", this run's is ", dataset_fingerprint_, ")"));
             const auto frozen = state.values.find("trainer.frozen");
             if ((frozen == state.values.end() ? "" : frozen->second) != joined(frozen_))
                 throw ArgumentError(
@@ -357,6 +365,10 @@ class Trainer : public TrainingRun {
         status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
         if (status_.batch > 0) {
             continued_ = SamplerState::from_text(state.value("trainer.sampler"));
+            if (continued_->options.seed != options_.seed)
+                throw ArgumentError(detail::text(
+                    "checkpoint: it was made within an epoch whose order has seed ", continued_->options.seed,
+                    ", this run has ", options_.seed, ": continue with the seed of that run"));
             const std::vector<double> totals =
                 TrainingState::required(state.training, "trainer.sums").template values<double>();
             std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
