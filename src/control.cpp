@@ -22,6 +22,7 @@
 #include "dptk/control/net/host.ipp"
 #include "dptk/control/net/reserved_port.ipp"
 #include "dptk/control/net/socket.ipp"
+#include "dptk/control/process/awake_clock.ipp"
 #include "dptk/control/process/background_thread.ipp"
 #include "dptk/control/process/child_process.ipp"
 #include "dptk/control/process/deadline.ipp"

@@ -14,6 +14,7 @@
 
 namespace run {
 
+using dptk::detail::AwakeClock;
 using dptk::detail::StopSchedule;
 using dptk::detail::text;
 
@@ -22,9 +23,6 @@ namespace {
 /// After a signal has ended the job, dptk-run waits at most this long for a reader of its output that does
 /// not read.
 constexpr std::chrono::seconds reader_timeout{1};
-
-/// How often dptk-run checks how long a rank has been stopped.
-constexpr std::chrono::seconds look_interval{1};
 
 }  // namespace
 
@@ -42,7 +40,7 @@ AttemptResult Attempt::run() {
         start_ranks();
     } catch (...) {
         kill_reason_ = "not all ranks could be started";
-        schedule_.kill(start_);
+        schedule_.kill(AwakeClock::now());
         supervise();
         throw;
     }
@@ -61,13 +59,13 @@ void Attempt::start_ranks() {
 
 void Attempt::supervise() {
     while (true) {
-        const Time now = Clock::now();
+        const Time now = AwakeClock::now();
         handle_signals(now);
         reap(now);
         end_job_of_stopped_rank(now);
         act(schedule_.due(now));
         if (all_ended() && !all_gone_since_) end_remaining_orphans(now);
-        forward_output(now);
+        forward_output();
         watch_console(now);
         if (all_gone_since_ &&
             (all_read() || (result_.signal != 0 && now > *all_gone_since_ + reader_timeout))) {
@@ -133,7 +131,7 @@ void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     result_.ends.push_back({.rank = rank.number(),
                             .process = rank.process(),
                             .end = dptk::detail::ChildEnd(wait_status),
-                            .after = now - start_,
+                            .after = Clock::now() - start_,
                             .note = dptk::detail::read_failure_report(rank.report_path().c_str()),
                             .asked_to_end = schedule_.asked()});
     if (result_.ends.back().end.well()) return;
@@ -144,11 +142,8 @@ void Attempt::record_change(Rank& rank, int wait_status, Time now) {
 /// Ends the job if a rank has been stopped for longer than stop_timeout. The ranks' heartbeats do not detect
 /// this if the stopped rank, or all others, have closed their process groups.
 void Attempt::end_job_of_stopped_rank(Time now) {
-    const bool slept = now - last_look_ > 5 * look_interval;  // this process may have been stopped, too
-    last_look_ = now;
     for (const auto& rank : ranks_) {
         if (rank->ended || rank->stop_signal == 0) continue;
-        if (slept) rank->stopped_since = now;
         if (schedule_.asked() || result_.failed || now < rank->stopped_since + job_.stop_timeout) continue;
         console_.say(text("rank ", rank->number(), " (process ", rank->process(), ") has been stopped by ",
                           dptk::detail::signal_name(rank->stop_signal), " for ",
@@ -208,7 +203,8 @@ void Attempt::end_remaining_orphans(Time now) {
     }
 }
 
-void Attempt::forward_output(Time now) {
+void Attempt::forward_output() {
+    const Clock::time_point now = Clock::now();
     for (const auto& rank : ranks_) {
         for (RankStream& stream : rank->streams()) stream.flush_if_due(now, rank->tail());
     }
@@ -238,28 +234,33 @@ void Attempt::wait_for_events(Time now) {
         }
     }
     console_.add_to(waits);
-    poll(waits.data(), waits.size(), timeout(now));
+    if (const std::optional<AwakeClock::duration> time = time_to_next_action(now)) {
+        const AwakeClock::Waiting waiting;
+        const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*time);
+        const auto limit = std::clamp(rest, std::chrono::milliseconds(0), AwakeClock::look_interval);
+        poll(waits.data(), waits.size(), static_cast<int>(limit.count()));
+    } else {
+        poll(waits.data(), waits.size(), -1);
+    }
     for (std::size_t i = 0; i < readers.size(); ++i) {
         if (waits[i + 1].revents != 0) readers[i].first->read(*readers[i].second);
     }
 }
 
-/// The timeout of poll() in milliseconds: the time until the next action that no event triggers.
-int Attempt::timeout(Time now) const {
-    std::optional<Time> next = schedule_.deadline();
-    const auto consider = [&](std::optional<Time> time) {
-        if (time && (!next || *time < *next)) next = time;
-    };
+/// The time until the next action that no event triggers, or nullopt if there is none.
+std::optional<AwakeClock::duration> Attempt::time_to_next_action(Time now) const {
+    std::optional<AwakeClock::duration> least;
+    const auto consider = [&](AwakeClock::duration time) { least = least ? std::min(*least, time) : time; };
+    if (const std::optional<Time> deadline = schedule_.deadline()) consider(*deadline - now);
     for (const auto& rank : ranks_) {
-        for (const RankStream& stream : rank->streams()) consider(stream.flush_at());
+        for (const RankStream& stream : rank->streams()) {
+            if (const auto flush_at = stream.flush_at()) consider(*flush_at - Clock::now());
+        }
+        if (!rank->ended && rank->stop_signal != 0)
+            consider(AwakeClock::look_interval);  // how long it has been stopped
     }
-    for (const auto& rank : ranks_) {
-        if (!rank->ended && rank->stop_signal != 0) consider(now + look_interval);
-    }
-    if (all_ended()) consider(now + std::chrono::milliseconds(20));  // no event reports a new orphan
-    if (!next) return -1;
-    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
-    return static_cast<int>(std::clamp<decltype(rest)>(rest, 0, 60'000));
+    if (all_ended()) consider(std::chrono::milliseconds(20));  // no event reports a new orphan
+    return least;
 }
 
 bool Attempt::all_ended() const {

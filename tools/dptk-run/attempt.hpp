@@ -44,7 +44,7 @@ class Attempt {
 
   private:
     using Clock = std::chrono::steady_clock;
-    using Time = Clock::time_point;
+    using Time = dptk::detail::StopSchedule::Time;  // without the times in which dptk-run was stopped itself
 
     void start_ranks();
     void supervise();
@@ -58,10 +58,10 @@ class Attempt {
     void report_killed(const std::vector<int>& ranks, const std::vector<pid_t>& orphans);
     std::vector<pid_t> end_orphans(int signal);
     void end_remaining_orphans(Time now);
-    void forward_output(Time now);
+    void forward_output();
     void read_rest();
     void wait_for_events(Time now);
-    [[nodiscard]] int timeout(Time now) const;
+    [[nodiscard]] std::optional<Time::duration> time_to_next_action(Time now) const;
     [[nodiscard]] bool all_ended() const;
     [[nodiscard]] bool all_read();
     [[nodiscard]] std::vector<pid_t> known_processes() const;
@@ -72,8 +72,7 @@ class Attempt {
     Guard& guard_;
     Console& console_;
 
-    Time start_ = Clock::now();
-    Time last_look_ = start_;
+    Clock::time_point start_ = Clock::now();
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;

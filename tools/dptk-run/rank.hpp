@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dptk/control/launch/detail/rank_environment.hpp>
+#include <dptk/control/process/awake_clock.hpp>
 
 #include <sys/types.h>
 
@@ -37,7 +38,7 @@ class Rank {
     [[nodiscard]] Tail& tail() { return tail_; }
 
     int stop_signal = 0;  ///< the signal that has stopped (suspended) the process; 0 while it runs
-    std::chrono::steady_clock::time_point stopped_since{};  ///< valid while stop_signal is not 0
+    dptk::detail::AwakeClock::time_point stopped_since{};  ///< valid while stop_signal is not 0
     bool ended = false;
 
   private:

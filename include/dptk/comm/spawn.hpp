@@ -93,9 +93,9 @@ class SpawnedRanks {
 
     void start(int rank, int size, const JobPlace& job, const Body& body);
 
-    void poll_ranks(Clock::time_point now);
+    void poll_ranks(StopSchedule::Time now);
 
-    bool record_end(const Running& rank, Clock::time_point now);
+    bool record_end(const Running& rank, StopSchedule::Time now);
 
     void act(StopSchedule::Action action);
 

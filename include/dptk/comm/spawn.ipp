@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <thread>
 
 #include "dptk/control/launch/job_request.hpp"
 #include "dptk/control/process/child_process.hpp"
@@ -67,11 +66,11 @@ DPTK_INLINE SpawnedRanks::~SpawnedRanks() {
 
 DPTK_INLINE std::optional<FirstFailure> SpawnedRanks::wait() {
     while (true) {
-        const auto now = Clock::now();
+        const auto now = AwakeClock::now();
         poll_ranks(now);
         if (running_.empty()) return find_first_failure(ends_, stopped_);
         act(schedule_.due(now));
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        AwakeClock::sleep_for(std::chrono::milliseconds(5));
     }
 }
 
@@ -90,7 +89,7 @@ DPTK_INLINE void SpawnedRanks::start(int rank, int size, const JobPlace& job, co
     running_.push_back({rank, process, 0});
 }
 
-DPTK_INLINE void SpawnedRanks::poll_ranks(Clock::time_point now) {
+DPTK_INLINE void SpawnedRanks::poll_ranks(StopSchedule::Time now) {
     detail::erase_if(running_, [&](Running& rank) {
         siginfo_t seen{};
         constexpr int changes = WEXITED | WSTOPPED | WCONTINUED;
@@ -106,14 +105,14 @@ DPTK_INLINE void SpawnedRanks::poll_ranks(Clock::time_point now) {
     });
 }
 
-DPTK_INLINE bool SpawnedRanks::record_end(const Running& rank, Clock::time_point now) {
+DPTK_INLINE bool SpawnedRanks::record_end(const Running& rank, StopSchedule::Time now) {
     kill_rank(rank.process);  // kills the rank's remaining children; the pid stays reserved until waitpid
     int status = 0;
     waitpid(rank.process, &status, 0);
     ends_.push_back({.rank = rank.rank,
                      .process = rank.process,
                      .end = ChildEnd(status),
-                     .after = now - start_,
+                     .after = Clock::now() - start_,
                      .note = read_failure_report(report_path(rank.rank).c_str()),
                      .asked_to_end = schedule_.asked()});
     if (!ends_.back().end.well()) schedule_.failure(now);

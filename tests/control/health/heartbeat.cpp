@@ -218,15 +218,6 @@ TEST_CASE("a rank that has left needs no heartbeat") {
     CHECK(job.monitor.all_have_left());
 }
 
-TEST_CASE("a monitor that was stopped itself reports no lost rank") {
-    Job job;
-    CHECK_FALSE(job.pass(5s, {0, 1, 2}));
-    job.now += 1h;
-    CHECK_FALSE(job.look());
-    CHECK_FALSE(job.pass(9s, {}));
-    CHECK(job.pass(9s, {0}));
-}
-
 TEST_CASE("a rank that waits for a rank that has left is reported, unless the other has made the call") {
     Job job;
     job.leave(1, 3);

@@ -30,10 +30,6 @@ using dptk::detail::StoreOperation;
 
 namespace {
 
-bool contains(std::string_view text, std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-}
-
 /// Opens a connection that has not sent a greeting.
 Socket stranger(std::uint16_t port) {
     auto connected = dptk::detail::connect_to("127.0.0.1", port, Deadline(30s));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/control/process/awake_clock.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -17,11 +18,12 @@ class JointWork final : public WorkState {
     explicit JointWork(std::vector<std::shared_ptr<WorkState>> parts) : parts_(std::move(parts)) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
-        using Clock = std::chrono::steady_clock;
+        using Clock = AwakeClock;
         constexpr auto for_ever = std::chrono::nanoseconds::max();
+        if (timeout == for_ever)
+            return detail::all_of(parts_, [&](const auto& part) { return part->wait(for_ever); });
         const auto begin = Clock::now();
         return detail::all_of(parts_, [&](const auto& part) {
-            if (timeout == for_ever) return part->wait(for_ever);
             const std::chrono::nanoseconds left = timeout - (Clock::now() - begin);
             return part->wait(std::max(left, std::chrono::nanoseconds(0)));
         });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
@@ -20,7 +21,7 @@ DPTK_INLINE bool QueuedWork::wait(std::chrono::nanoseconds timeout) {
         ended_changed_.wait(lock, ended);
         return true;
     }
-    return ended_changed_.wait_for(lock, timeout, ended);
+    return Deadline(std::chrono::ceil<std::chrono::milliseconds>(timeout)).wait(ended_changed_, lock, ended);
 }
 
 DPTK_INLINE std::exception_ptr QueuedWork::error() {

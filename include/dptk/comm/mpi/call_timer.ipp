@@ -39,17 +39,17 @@ DPTK_INLINE MpiCallTimer::~MpiCallTimer() {
 }
 
 DPTK_INLINE void MpiCallTimer::run() {
-    const auto begin = std::chrono::steady_clock::now();
     const auto ended = [this] { return ended_; };
+    const Deadline deadline(timeout_);
     std::unique_lock lock(mutex_);
     const auto warning = std::min<std::chrono::milliseconds>(timeout_ / 2, std::chrono::minutes(1));
-    if (changed_.wait_until(lock, begin + warning, ended)) return;
+    if (Deadline(warning).wait(changed_, lock, ended)) return;
     const std::string ranks =
         launch_.world_size > 1 ? text(" (", launch_.world_size, " ranks)") : std::string();
     log(LogLevel::warning, launch_.rank,
         text("has waited for ", duration_text(warning), " in ", call_, " for the other ranks", ranks,
              ": a rank has ended, is stopped, or has not reached ", call_));
-    if (changed_.wait_until(lock, begin + timeout_, ended)) return;
+    if (deadline.wait(changed_, lock, ended)) return;
     log(LogLevel::error, launch_.rank,
         text("ends the process: ", call_, " has not returned within ", duration_text(timeout_)));
     std::_Exit(EXIT_FAILURE);

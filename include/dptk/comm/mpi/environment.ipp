@@ -109,7 +109,7 @@ DPTK_INLINE void MpiEnvironment::Terminator::on_terminate(const std::string& mes
 DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = detail::AwakeClock::now();
     const auto others = [] {
         const std::string known = detail::ProgramEnd::get().not_ended();
         return known.empty() ? std::string("all other ranks") : known;
@@ -117,8 +117,8 @@ DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
     bool has_warned = false;
     int arrived = 0;
     while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        const auto waited = std::chrono::steady_clock::now() - begin;
+        detail::AwakeClock::sleep_for(std::chrono::milliseconds(1));
+        const auto waited = detail::AwakeClock::now() - begin;
         if (open_communicators_ > 0 && waited > grace_period) {
             end_job(
                 "ends the job: exit() was called while a process group was open, and other ranks are still "

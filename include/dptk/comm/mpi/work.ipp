@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "dptk/control/process/awake_clock.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string too_long_text(int from, int to, std::size_t expected_bytes) {
@@ -21,7 +23,7 @@ DPTK_INLINE MpiWork::~MpiWork() {
 
 DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
     const bool forever = timeout == std::chrono::nanoseconds::max();
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = forever ? AwakeClock::time_point() : AwakeClock::now();
     try {
         while (waited_for_ < requests.size()) {
             MPI_Request& request = requests[waited_for_];
@@ -29,7 +31,7 @@ DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
             check_message(forever ? MPI_Wait(&request, &last_) : MPI_Test(&request, &ended, &last_));
             if (ended != 0) {
                 ++waited_for_;
-            } else if (std::chrono::steady_clock::now() - begin >= timeout) {
+            } else if (AwakeClock::now() - begin >= timeout) {
                 return false;
             }
         }

@@ -27,7 +27,7 @@ DPTK_INLINE std::shared_ptr<MayHangCall> MayHangCall::start(std::string what, st
 
 DPTK_INLINE bool MayHangCall::wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline_.at(), [&] { return ended_; });
+    deadline_.wait(changed_, lock, [&] { return ended_; });
     return !is_stuck();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dptk/comm/detail/backoff.hpp"
+#include "dptk/control/process/awake_clock.hpp"
 #include "dptk/core/cuda/device.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -25,7 +26,7 @@ DPTK_INLINE NcclWork::NcclWork(std::shared_ptr<NcclComm> comm, cuda::Event end)
     : comm_(std::move(comm)), end_(std::move(end)) {}
 
 DPTK_INLINE bool NcclWork::wait(std::chrono::nanoseconds timeout) {
-    using Clock = std::chrono::steady_clock;
+    using Clock = AwakeClock;
     const bool for_ever = timeout == std::chrono::nanoseconds::max();
     const Clock::time_point deadline = Clock::now() + (for_ever ? std::chrono::hours(1) : timeout);
     Backoff pause;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -124,7 +125,7 @@ DPTK_INLINE bool ThreadMailbox::wait(Posted& posted, std::chrono::nanoseconds ti
     };
     if (timeout == std::chrono::nanoseconds::max()) {
         changed_.wait(lock, over);
-    } else if (!changed_.wait_for(lock, timeout, over)) {
+    } else if (!Deadline(std::chrono::ceil<std::chrono::milliseconds>(timeout)).wait(changed_, lock, over)) {
         return false;
     }
     if (posted.stage == Stage::waiting) give_up(posted);

@@ -65,7 +65,7 @@ class ControlPlane final : public WatchdogTask,
                            public TerminateListener,
                            public std::enable_shared_from_this<ControlPlane> {
   public:
-    using clock = std::chrono::steady_clock;
+    using clock = AwakeClock;
 
     /// The key of a rank's current status.
     [[nodiscard]] static std::string status_key(int rank);

@@ -16,6 +16,7 @@
 
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/rank_status.hpp"
+#include "dptk/control/process/awake_clock.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -25,7 +26,7 @@ namespace DPTK_NAMESPACE::detail {
 /// Detects lost ranks. Reads only the store; the caller passes the time.
 class RankMonitor {
   public:
-    using clock = std::chrono::steady_clock;
+    using clock = AwakeClock;
 
     /// `labels` contains the name of each rank, for messages.
     RankMonitor(std::vector<std::string> labels, std::chrono::milliseconds heartbeat_timeout,
@@ -58,7 +59,7 @@ class RankMonitor {
         return std::min<std::chrono::milliseconds>(2 * timeout_ / 5, std::chrono::milliseconds(1000));
     }
 
-    void read(Store& store, int index, clock::time_point now, bool slept);
+    void read(Store& store, int index, clock::time_point now);
 
     /// If a rank has sent no heartbeat for the whole timeout, returns a message that names each rank that has
     /// sent no heartbeat for half the timeout, since the ranks of a host that fails are lost at about the
@@ -97,7 +98,6 @@ class RankMonitor {
     std::vector<std::string> labels_;
     std::chrono::milliseconds timeout_;
     std::vector<Rank> ranks_;
-    clock::time_point last_look_;
 };
 
 /// Joins a job: creates a control plane whose heartbeat thread has its own connection to the store. If this

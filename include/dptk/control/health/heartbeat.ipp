@@ -18,17 +18,11 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE RankMonitor::RankMonitor(std::vector<std::string> labels,
                                      std::chrono::milliseconds heartbeat_timeout, clock::time_point now)
-    : labels_(std::move(labels)),
-      timeout_(heartbeat_timeout),
-      ranks_(labels_.size(), Rank{.heard = now}),
-      last_look_(now) {}
+    : labels_(std::move(labels)), timeout_(heartbeat_timeout), ranks_(labels_.size(), Rank{.heard = now}) {}
 
 DPTK_INLINE std::optional<FailureCause> RankMonitor::look(Store& store, clock::time_point now) {
-    // If this process was stopped, it could not see any heartbeats.
-    const bool slept = now - last_look_ > timeout_ / 2;
-    last_look_ = now;
     const std::ptrdiff_t left_before = count_left();
-    for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now, slept);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now);
     if (count_left() != left_before) {
         for (Rank& rank : ranks_) rank.beats_since_departure = 0;
     }
@@ -51,7 +45,7 @@ DPTK_INLINE std::ptrdiff_t RankMonitor::count_left() const {
     return detail::count_if(ranks_, [](const Rank& rank) { return rank.left; });
 }
 
-DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point now, bool slept) {
+DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point now) {
     Rank& rank = ranks_[static_cast<std::size_t>(index)];
     if (rank.left) return;
     std::optional<std::string> text = store.find(ControlPlane::left_key(index));
@@ -60,7 +54,7 @@ DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point no
     std::optional<RankStatus> status = text ? parse_rank_status(*text) : std::nullopt;
     const bool beats = status && status->beat != rank.status.beat;
     if (beats) ++rank.beats_since_departure;
-    if (slept || beats) rank.heard = now;
+    if (beats) rank.heard = now;
     if (!status) return;
     const ChannelStatus* const before = rank.awaited();
     const std::string name = before == nullptr ? std::string() : before->name;

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dptk/control/process/deadline.hpp"
@@ -105,7 +104,7 @@ class DPTK_EXPORT ProgramEnd {
                     "the program has ended; waiting for other ranks to close their process groups");
                 warned = true;
             }
-            std::this_thread::sleep_for(pause);
+            AwakeClock::sleep_for(pause);
             pause = std::min(pause * 2, std::chrono::milliseconds(100));
         }
         return true;

@@ -44,9 +44,9 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
         }
         detail::erase_if(jobs, is_of_parent);
         detail::erase_if(shutdowns, is_of_parent);
-        const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+        const AwakeClock::time_point begin = AwakeClock::now();
         const auto left = [&](std::chrono::milliseconds timeout) {
-            const auto waited = std::chrono::steady_clock::now() - begin;
+            const auto waited = AwakeClock::now() - begin;
             return timeout - std::chrono::duration_cast<std::chrono::milliseconds>(waited);
         };
         for (const Shutdown& shutdown : shutdowns) {

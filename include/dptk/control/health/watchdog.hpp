@@ -48,6 +48,7 @@ class DPTK_EXPORT Watchdog {
     std::vector<std::weak_ptr<WatchdogTask>> subjects_;
     std::chrono::milliseconds interval_ = longest;
     bool running_ = false;
+    bool added_ = false;  // a task since the last round
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/process/deadline.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -17,6 +18,7 @@ DPTK_INLINE void Watchdog::watch(const std::shared_ptr<WatchdogTask>& subject) {
         interval_ = std::min(interval_, subject->interval());
         if (!running_) start_background_thread([this] { run(); }).detach();
         running_ = true;
+        added_ = true;
     }
     changed_.notify_all();
 }
@@ -24,7 +26,7 @@ DPTK_INLINE void Watchdog::watch(const std::shared_ptr<WatchdogTask>& subject) {
 DPTK_INLINE void Watchdog::run() {
     std::unique_lock lock(mutex_);
     while (!subjects_.empty()) {
-        changed_.wait_for(lock, interval_);
+        Deadline(interval_).wait(changed_, lock, [&] { return std::exchange(added_, false); });
         interval_ = longest;
         for (std::size_t i = subjects_.size(); i-- > 0;) {
             std::shared_ptr<WatchdogTask> subject = subjects_[i].lock();

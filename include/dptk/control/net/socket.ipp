@@ -90,11 +90,11 @@ DPTK_INLINE void Socket::receive_exactly(char* bytes, std::size_t size, const De
 }
 
 DPTK_INLINE bool Socket::wait_for(short events, const Deadline& deadline) const {
-    constexpr std::chrono::milliseconds longest_poll = std::chrono::hours(1);
+    const AwakeClock::Waiting waiting;
     while (true) {
-        pollfd waiting{number(), events, 0};
-        const auto left = std::min(deadline.left(), longest_poll);
-        const int ready = ::poll(&waiting, 1, static_cast<int>(left.count()));
+        pollfd events_of{number(), events, 0};
+        const auto time = std::min(deadline.left(), AwakeClock::look_interval);
+        const int ready = ::poll(&events_of, 1, static_cast<int>(time.count()));
         if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) throw BackendError("poll: " + errno_text(errno));
         if (deadline.passed()) return false;

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 #include "dptk/core/error.hpp"
@@ -60,7 +61,7 @@ DPTK_INLINE bool run_with_timeout(std::chrono::milliseconds timeout, std::functi
         state->changed.notify_all();
     }).detach();
     std::unique_lock lock(state->mutex);
-    return state->changed.wait_for(lock, timeout, [&] { return state->ended; });
+    return Deadline(timeout).wait(state->changed, lock, [&] { return state->ended; });
 }
 
 }  // namespace DPTK_NAMESPACE::detail

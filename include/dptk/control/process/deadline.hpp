@@ -1,9 +1,14 @@
-/// Deadlines of blocking calls, and the format of durations in messages.
+/// Deadlines of blocking calls, which do not count the time in which this process was stopped, and the format
+/// of durations in messages.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 
+#include "dptk/control/process/awake_clock.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -13,16 +18,29 @@ inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 
 
 class Deadline {
   public:
-    using Clock = std::chrono::steady_clock;
+    using Clock = AwakeClock;
 
     /// Creates a deadline that is `timeout` from now. A negative timeout counts as 0.
     explicit Deadline(std::chrono::milliseconds timeout);
 
-    [[nodiscard]] Clock::time_point at() const noexcept { return at_; }
     [[nodiscard]] bool passed() const;
 
     /// Returns the time until the deadline, rounded up, or 0 once it has passed.
     [[nodiscard]] std::chrono::milliseconds left() const;
+
+    /// Waits until `condition` is true, which changes only while `changed` is notified, at most until the
+    /// deadline. Returns whether it is true.
+    template <class Condition>
+    bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+              Condition&& condition) const {
+        const Clock::Waiting waiting;
+        while (!condition()) {
+            const Clock::duration left = at_ - Clock::now();
+            if (left <= Clock::duration::zero()) return false;
+            changed.wait_for(lock, std::min<Clock::duration>(left, Clock::look_interval));
+        }
+        return true;
+    }
 
   private:
     Clock::time_point at_;

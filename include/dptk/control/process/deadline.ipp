@@ -2,8 +2,6 @@
 
 #include "dptk/control/process/deadline.hpp"
 
-#include <algorithm>
-
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {

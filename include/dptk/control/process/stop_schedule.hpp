@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dptk/control/process/awake_clock.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -17,7 +18,7 @@ inline constexpr std::chrono::milliseconds default_shutdown_timeout = std::chron
 
 class StopSchedule {
   public:
-    using Time = std::chrono::steady_clock::time_point;
+    using Time = AwakeClock::time_point;
 
     /// How long other ranks have after the first failure to report why they fail, and to end by themselves.
     static constexpr std::chrono::milliseconds settling_time{2000};

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <thread>
 #include <utility>
 
 #include "dptk/core/detail/text.hpp"
@@ -141,7 +140,7 @@ DPTK_INLINE std::shared_ptr<Store> FileStore::clone() {
 }
 
 DPTK_INLINE void FileStore::Backoff::sleep(const detail::Deadline& deadline) {
-    std::this_thread::sleep_for(std::min(next_, deadline.left()));
+    detail::AwakeClock::sleep_for(std::min(next_, deadline.left()));
     next_ = std::min(next_ * 2, std::chrono::milliseconds(50));
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <exception>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "dptk/control/store/detail/store_map.hpp"
@@ -98,7 +97,7 @@ template <class BeforeRetry>
         StoreAttempt attempt = try_store(address, hello, time);
         if (attempt.socket.is_open()) return std::move(attempt.socket);
         if (deadline.left() <= pause) {
-            std::this_thread::sleep_for(deadline.left());
+            AwakeClock::sleep_for(deadline.left());
             if (!attempt.no_store.empty()) {
                 throw TimeoutError(text("the program listening at ", address.text(),
                                         " is not a dptk store: ", attempt.no_store));
@@ -107,7 +106,7 @@ template <class BeforeRetry>
                                     " (", attempt.no_answer, ")"));
         }
         before_retry();
-        std::this_thread::sleep_for(pause);
+        AwakeClock::sleep_for(pause);
         pause = std::min(pause * 3 / 2, longest_pause);
     }
 }
@@ -293,7 +292,7 @@ DPTK_INLINE void TcpStore::reconnect(const detail::StoreRequest& request, const 
                        detail::text("reconnected to the store at ", address_.text(), " (", problem, ")"));
         }
         if (attempt.is_refused) break;  // the server has ended
-        std::this_thread::sleep_for(pause);
+        detail::AwakeClock::sleep_for(pause);
     }
     throw PeerLostError(problem);
 }

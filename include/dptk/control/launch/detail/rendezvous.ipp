@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <utility>
 
 #include "dptk/control/net/host.hpp"
@@ -124,7 +123,7 @@ class Rendezvous {
     }
 
   private:
-    using clock = std::chrono::steady_clock;
+    using clock = Deadline::Clock;
 
     /// How long rank 0 waits, at most and at least, for the other ranks to read why the rendezvous has
     /// failed.
@@ -193,7 +192,7 @@ class Rendezvous {
         };
         try {
             while (!deadline.passed() && (!shortest.passed() || !all_have_read())) {
-                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                AwakeClock::sleep_for(std::chrono::milliseconds(5));
             }
         } catch (const Error&) {
             // Another process served the store and has ended.

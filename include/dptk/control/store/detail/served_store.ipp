@@ -3,7 +3,6 @@
 #include "dptk/control/store/detail/served_store.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/tcp_store.hpp"
@@ -101,7 +100,7 @@ DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endp
             }
         }
         if (deadline.passed()) throw TimeoutError(problems);
-        std::this_thread::sleep_for(std::min(deadline.left(), milliseconds(10)));
+        AwakeClock::sleep_for(std::min(deadline.left(), milliseconds(10)));
         limit = std::min(2 * limit, milliseconds(1000));
     }
 }

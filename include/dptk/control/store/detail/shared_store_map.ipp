@@ -53,7 +53,7 @@ DPTK_INLINE std::optional<std::string> SharedStoreMap::get(std::string_view key,
     check_store_key(key);
     std::unique_lock lock(mutex_);
     const std::string* value = nullptr;
-    changed_.wait_until(lock, deadline.at(), [&] { return closed_ || (value = map_.find(key)) != nullptr; });
+    deadline.wait(changed_, lock, [&] { return closed_ || (value = map_.find(key)) != nullptr; });
     check_open();
     return value == nullptr ? std::nullopt : std::optional(*value);
 }
@@ -63,8 +63,8 @@ DPTK_INLINE std::vector<std::string> SharedStoreMap::wait(std::span<const std::s
     for (const std::string& key : keys) check_store_key(key);
     const auto has_none = [&](const std::string& key) { return map_.find(key) == nullptr; };
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.at(),
-                        [&] { return closed_ || std::none_of(keys.begin(), keys.end(), has_none); });
+    deadline.wait(changed_, lock,
+                  [&] { return closed_ || std::none_of(keys.begin(), keys.end(), has_none); });
     check_open();
     std::vector<std::string> missing;
     std::copy_if(keys.begin(), keys.end(), std::back_inserter(missing), has_none);

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <thread>
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_protocol.hpp"
@@ -118,7 +117,7 @@ DPTK_INLINE StoreFile::DataLock StoreFile::lock(FileAccess access) const {
             throw PeerLostError(text("lost the store ", path_, ": another process has held its lock for ",
                                      duration_text(timeout)));
         }
-        std::this_thread::sleep_for(pause);
+        AwakeClock::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::microseconds(10'000));
     }
     return DataLock(*this);
