@@ -1,6 +1,8 @@
 // test_launch ranks STEPS [MILLISECONDS] [throw|early|late RANK]: a rank that only communicates. It sums
 // the rank numbers STEPS times, with a pause after each sum. RANK throws in the middle, leaves the group in
 // the middle, or is seconds late for the broadcast from rank 0 at the end.
+// test_launch spawn: two ranks, which this process starts.
+#include <dptk/comm/spawn.hpp>
 #include <dptk/ddp.hpp>
 
 #include <chrono>
@@ -73,7 +75,16 @@ int start(const Words& words) {
     return 0;
 }
 
+int spawn_two(const Words&) {
+    dptk::spawn(2, [](dptk::ProcessGroup& group) {
+        if (group.all_reduce_value(1) != 2) std::abort();
+    });
+    std::puts("done");
+    return 0;
+}
+
 const Command command("ranks", start);
+const Command spawn_command("spawn", spawn_two);
 
 }  // namespace
 

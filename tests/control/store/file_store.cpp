@@ -299,6 +299,28 @@ TEST_CASE("a store file that other users can access, or that another user has ma
     CHECK(contains(error(join), "belongs to another user"));
 }
 
+TEST_CASE("a store file that somebody has linked to another file is refused, and that file is left unchanged") {
+    TemporaryDirectory directory;
+    const std::string path = directory.path("store");
+    const std::string target = directory.path("target");
+    const auto create = [&] { static_cast<void>(dptk::FileStore::create(path)); };
+    const auto join = [&] { static_cast<void>(dptk::FileStore::join(path, 10s)); };
+    const auto check_refused = [&](const std::string& reason) {
+        CHECK(message_of<dptk::ArgumentError>(create) == "the store " + path + reason);
+        CHECK(message_of<dptk::ArgumentError>(join) == "the store " + path + reason);
+    };
+    REQUIRE(symlink(target.c_str(), path.c_str()) == 0);
+    check_refused(" is a symbolic link: expected a file");
+    CHECK(access(target.c_str(), F_OK) != 0);
+    overwrite(target, "dptkfile");
+    chmod(target.c_str(), 0600);
+    check_refused(" is a symbolic link: expected a file");
+    unlink(path.c_str());
+    REQUIRE(link(target.c_str(), path.c_str()) == 0);
+    check_refused(" has 2 hard links: expected a file with one name");
+    CHECK(contents(target) == "dptkfile");
+}
+
 TEST_CASE("a directory that is not writable is an error that says so") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
