@@ -1,5 +1,6 @@
 // Launcher: dptk-run starts a program as several ranks on this host, like torchrun:
 //   dptk-run --nproc-per-node 4 -- ./my_training --epochs 10
+#include <dptk/control/net/host.hpp>
 #include <dptk/control/net/reserved_port.hpp>
 #include <dptk/control/process/temporary_directory.hpp>
 #include <dptk/core/detail/text.hpp>
@@ -39,7 +40,8 @@ run::AttemptResult run_once(const run::Job& job, int restart_count, const std::s
     if (job.options.master_port == 0) port.emplace();
     const run::Options& options = job.options;
     const run::Rendezvous rendezvous{
-        .place = {.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr,
+        .place = {.master_addr =
+                      options.master_addr.empty() ? dptk::detail::loopback_address() : options.master_addr,
                   .master_port = port ? port->number() : options.master_port,
                   .run_id = job.run_id,
                   .restart_count = restart_count,

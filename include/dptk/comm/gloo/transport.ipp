@@ -23,7 +23,7 @@ DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options) : options_(checked
     const std::vector<std::string>& hosts = options_.hosts;
     const bool on_one_host = !hosts.empty() && detail::count(hosts, hosts[0]) == std::ssize(hosts);
     const bool is_local = on_one_host && options_.interface.empty();
-    address_ = is_local ? "127.0.0.1" : detail::choose_address(options_.interface);
+    address_ = is_local ? detail::loopback_address() : detail::choose_address(options_.interface);
     try {
         device_ = detail::make_gloo_device(address_);
     } catch (const std::exception& error) {

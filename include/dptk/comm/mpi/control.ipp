@@ -65,7 +65,7 @@ DPTK_INLINE bool MpiControl::is_on_one_host() const {
 }
 
 DPTK_INLINE std::shared_ptr<Store> MpiControl::connect() {
-    if (is_on_one_host() && options_.bind_address.empty()) options_.bind_address = "127.0.0.1";
+    if (is_on_one_host() && options_.bind_address.empty()) options_.bind_address = loopback_address();
     std::shared_ptr<Store> store;
     std::string endpoint;
     std::string problem;

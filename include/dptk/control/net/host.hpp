@@ -45,6 +45,10 @@ struct InterfaceAddress {
 /// are not valid on other hosts.
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
+/// Returns the address at which the processes of this host reach each other: "127.0.0.1", or "::1" if the
+/// loopback interface has only this address.
+[[nodiscard]] std::string loopback_address();
+
 /// Returns the addresses at which other processes may reach this host; loopback addresses are last.
 [[nodiscard]] std::vector<std::string> own_addresses();
 

@@ -79,6 +79,14 @@ DPTK_INLINE std::vector<InterfaceAddress> interface_addresses() {
     return found;
 }
 
+DPTK_INLINE std::string loopback_address() {
+    const std::vector<InterfaceAddress> addresses = interface_addresses();
+    const auto has = [&](const char* address) {
+        return detail::find(addresses, address, &InterfaceAddress::address) != addresses.end();
+    };
+    return !has("127.0.0.1") && has("::1") ? "::1" : "127.0.0.1";
+}
+
 DPTK_INLINE std::vector<std::string> own_addresses() {
     std::vector<std::string> addresses;
     for (const bool loopback : {false, true}) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/control/net/host.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -25,7 +26,7 @@ struct RankPlace {
 
 /// The settings that are equal for all ranks of a job.
 struct JobPlace {
-    std::string master_addr = "127.0.0.1";
+    std::string master_addr = loopback_address();
     int master_port = 29500;
     /// The name of the job, which distinguishes it from other jobs on the same port.
     std::string run_id;

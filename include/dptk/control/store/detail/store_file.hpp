@@ -135,7 +135,8 @@ class StoreFile {
 void check_private_file(const std::string& what, int descriptor);
 
 /// Opens a store file. `flags` may be O_CREAT; without O_CREAT, is_open() of the result is false if the file
-/// does not exist. Throws ArgumentError if the file cannot be opened, or if other users can access it.
+/// does not exist. Throws ArgumentError if the file cannot be opened, if other users can access it, or if it
+/// is a link to another file.
 [[nodiscard]] StoreFile open_store_file(const std::string& path, int flags);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -213,6 +213,9 @@ DPTK_INLINE void StoreFile::throw_failed(std::string_view doing) const {
     if (error == EISDIR) {
         throw ArgumentError(text("the store ", path, " is a directory: expected a file"));
     }
+    if (error == ELOOP) {
+        throw ArgumentError(text("the store ", path, " is a symbolic link: expected a file"));
+    }
     if (error == ENOENT && ::access(directory.c_str(), F_OK) != 0) {
         throw ArgumentError(text("the directory ", directory, " of the store ", path, " does not exist"));
     }
@@ -240,7 +243,8 @@ DPTK_INLINE void check_private_file(const std::string& what, int descriptor) {
 }
 
 DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
-    FileDescriptor descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0600));
+    FileDescriptor descriptor(
+        ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600));
     const int error = errno;
     if (!descriptor.is_open()) {
         const bool may_be_created = error == ENOENT && ::access(directory_of(path).c_str(), F_OK) == 0;
@@ -251,6 +255,10 @@ DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
     const bool is_regular = ::fstat(descriptor.number(), &status) == 0 && S_ISREG(status.st_mode);
     char bytes[store_file_magic.size()];
     const ssize_t count = is_regular ? ::pread(descriptor.number(), bytes, sizeof bytes, 0) : 0;
+    // A link to another file of this user, which another user may make in a shared directory.
+    if (is_regular && status.st_nlink > 1)
+        throw ArgumentError(
+            text("the store ", path, " has ", status.st_nlink, " hard links: expected a file with one name"));
     // If the file is not a store, the caller reports that when it reads the file.
     if (may_be_store_file({bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))}))
         check_private_file("the store " + path, descriptor.number());
