@@ -8,6 +8,8 @@
 
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
+#include "dptk/comm/shm/settings.hpp"
+#include "dptk/control/process/debug.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
 
@@ -67,6 +69,8 @@ namespace DPTK_NAMESPACE::detail {
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {
         throw ArgumentError(no_transport_text(request));
     }
+    check_own_settings();
+    static_cast<void>(debug_level());
     if (!has_logged_single_rank.exchange(true) && request.launch.launcher == Launcher::none)
         log(LogLevel::info, 0, "no launcher detected: this process is a group of one rank");
     return SelfCommunicator(SelfTransport(request.timeout));

@@ -15,11 +15,13 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/comm/shm/settings.hpp"
 #include "dptk/control/health/heartbeat.hpp"
 #include "dptk/control/launch/job_request.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/store/prefix_store.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/instruction_set.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -223,7 +225,10 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE ThreadJob::ThreadJob(int size_, const ThreadOptions& options)
     : size(size_),
       timeout(options.timeout ? *options.timeout
-                              : environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)) {}
+                              : environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)) {
+    check_own_settings();
+    check_instruction_limit();
+}
 
 DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
     return {hub,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dptk/comm/nccl/memory.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/cuda/event.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -177,8 +178,11 @@ DPTK_INLINE detail::NcclPeerInfo NcclTransport::own_info() const {
 }
 
 DPTK_INLINE bool NcclTransport::share_gpu() const {
-    const char* value = std::getenv("DPTK_NCCL_SHARE_GPU");
-    return options_.share_gpu.value_or(value != nullptr && std::string_view(value) == "1");
+    if (options_.share_gpu) return *options_.share_gpu;
+    const std::string value = detail::environment_text("DPTK_NCCL_SHARE_GPU");
+    if (!value.empty() && value != "0" && value != "1")
+        throw ArgumentError(detail::text("invalid DPTK_NCCL_SHARE_GPU='", value, "': expected 0 or 1"));
+    return value == "1";
 }
 
 DPTK_INLINE void NcclTransport::set_peers(std::vector<detail::NcclPeerInfo> peers) {

@@ -26,6 +26,10 @@ struct ShmSettings {
 /// Throws the same ArgumentError on all ranks if the settings of any rank are invalid.
 void check_settings(std::span<const ShmSettings> settings);
 
+/// Throws ArgumentError if a setting in this process's environment is invalid. For groups whose ranks are in
+/// one process, which do not use these settings.
+void check_own_settings();
+
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION

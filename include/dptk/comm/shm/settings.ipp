@@ -48,4 +48,9 @@ DPTK_INLINE void check_settings(std::span<const ShmSettings> settings) {
     }
 }
 
+DPTK_INLINE void check_own_settings() {
+    const ShmSettings own = ShmSettings::from_environment(std::nullopt);
+    check_settings({&own, 1});
+}
+
 }  // namespace DPTK_NAMESPACE::detail

@@ -47,7 +47,8 @@ inline constexpr LauncherVariables launcher_variables[] = {
 /// mpirun inside a SLURM allocation does not update them. However, if the variables of PMI are set and agree
 /// with those of srun, srun has set both and counts as the launcher. Under torchrun, which srun may start
 /// once per host, also ignores the variables of srun. Throws ArgumentError if a variable is not a number, if
-/// the rank is not below the world size, or if the variables of two launchers disagree in any other case.
+/// the rank is not below the world size, if the variables of two launchers disagree in any other case, or if
+/// only one of RANK and WORLD_SIZE is set.
 [[nodiscard]] LaunchEnvironment read_launch_environment();
 
 }  // namespace DPTK_NAMESPACE

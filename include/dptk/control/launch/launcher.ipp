@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <system_error>
 
 #include "dptk/core/detail/text.hpp"
@@ -46,6 +47,23 @@ inline constexpr int max_world_size = 1'000'000;
     return found;
 }
 
+/// Checks that RANK and WORLD_SIZE are not set one without the other, unless another launcher's variables say
+/// the same.
+DPTK_INLINE void check_both_are_set(const LaunchEnvironment& chosen) {
+    const char* rank = std::getenv("RANK");
+    const char* size = std::getenv("WORLD_SIZE");
+    if ((rank == nullptr) == (size == nullptr)) return;
+    const char* const name = rank != nullptr ? "RANK" : "WORLD_SIZE";
+    const std::string setting = text(name, '=', rank != nullptr ? rank : size);
+    if (chosen.launcher == Launcher::none) {
+        throw ArgumentError(text(setting, " is set, but ", rank != nullptr ? "WORLD_SIZE" : "RANK",
+                                 " is not: set both, or unset ", name));
+    }
+    const int expected = rank != nullptr ? chosen.rank : chosen.world_size;
+    if (setting != text(name, '=', expected))
+        throw ArgumentError(text(setting, " contradicts ", chosen.source, ": unset ", name));
+}
+
 }  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
@@ -69,6 +87,7 @@ DPTK_INLINE LaunchEnvironment read_launch_environment() {
                                              found->source, "; unset the variables that are stale"));
         }
     }
+    detail::check_both_are_set(chosen);
     return chosen;
 }
 
