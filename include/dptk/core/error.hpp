@@ -94,13 +94,13 @@ class DPTK_EXPORT PeerLostError : public Error {
     using Error::Error;
 };
 
-/// A file or a message has an invalid format. The text names the file and the offset.
+/// A file or a message was read, and has an invalid format. The text names the file and the offset.
 class DPTK_EXPORT FormatError : public Error {
   public:
     using Error::Error;
 };
 
-/// A library that dptk calls (MPI, oneDNN, ...) reported an error.
+/// A library that dptk calls (MPI, oneDNN, ...), or the operating system, reported an error.
 class DPTK_EXPORT BackendError : public Error {
   public:
     using Error::Error;
