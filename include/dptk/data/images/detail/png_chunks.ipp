@@ -3,7 +3,6 @@
 #include "dptk/data/images/detail/png_chunks.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 
 #include "dptk/core/detail/crc32c.hpp"
@@ -72,11 +71,18 @@ DPTK_INLINE void PngChunks::warn(std::string_view text) {
     if (warning_.empty()) warning_ = text;
 }
 
+/// In every locale.
+[[nodiscard]] constexpr bool is_ascii_upper(char c) noexcept {
+    return c >= 'A' && c <= 'Z';
+}
+
 /// Reads the next chunk, whose data may be cut off by the end of the file. Returns false if no chunk follows.
 DPTK_INLINE bool PngChunks::read_chunk(Chunk& chunk) {
     if (bytes_.size() - offset_ < 8) return false;
     chunk.type = bytes_.substr(offset_ + 4, 4);
-    const auto is_in_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+    const auto is_in_name = [](char c) {
+        return (c >= 'a' && c <= 'z') || is_ascii_upper(c) || (c >= '0' && c <= '9') || c == '_';
+    };
     if (!std::all_of(chunk.type.begin(), chunk.type.end(), is_in_name)) return false;
     const std::size_t size = big_endian_32(bytes_.substr(offset_));
     chunk.data = bytes_.substr(offset_ + 8, size);
@@ -129,7 +135,7 @@ DPTK_INLINE void PngChunks::read_before_rows() {
             read_header(chunk.data);
         } else if (chunk.type == "PLTE") {
             palette_ = chunk.data;
-        } else if (std::isupper(static_cast<unsigned char>(chunk.type[0])) != 0) {
+        } else if (is_ascii_upper(chunk.type[0])) {
             warn(text(chunk.type, ": an unknown chunk"));
         }
         if (chunk.type == "tRNS") transparencies = chunk.data.size();
