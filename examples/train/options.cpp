@@ -271,6 +271,17 @@ CLI::Validator not_negative() {
         "NONNEGATIVE", [](double value) { return value >= 0; }, "0 or a number above");
 }
 
+/// A check for whole numbers without a sign, for which CLI11 also accepts -1.
+CLI::Validator whole_number() {
+    return {[](const std::string& text) {
+                std::uint64_t value = 0;
+                return dptk::detail::parse_number(text, value)
+                           ? ""
+                           : "expected a whole number, 0 or above, got '" + text + "'";
+            },
+            ""};
+}
+
 CLI::Validator kept_checkpoints() {
     return number(
         "NUMBER", [](double value) { return value == 0 || value >= 2; },
@@ -484,7 +495,8 @@ void add_options(CLI::App& app, Options& options) {
                    "end after this number of epochs without a better accuracy; 0: never")
         ->check(not_negative());
     app.add_flag("--evaluate", options.evaluate, "only evaluate, the weights or the newest checkpoint");
-    app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
+    app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples")
+        ->check(whole_number());
 
     begin_group("Pruning");
     app.add_option(
@@ -547,7 +559,8 @@ void add_options(CLI::App& app, Options& options) {
                  "each rank keeps only its part of the optimizer's state (ZeRO-1), in less memory");
     app.add_option("--reproducible", options.reproducible_shards,
                    "number of shards of each step, for the same bits at every number of ranks; 0: off")
-        ->type_name("SHARDS");
+        ->type_name("SHARDS")
+        ->check(whole_number());
     app.add_flag("--verify", options.verify,
                  "after each epoch, check that all ranks have the same parameters");
 }
