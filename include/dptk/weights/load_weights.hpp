@@ -52,8 +52,8 @@ struct NamedShape {
     DType dtype;
 };
 
-/// Decides what is loaded. A prefix "module.", which PyTorch's DistributedDataParallel adds, is taken off the
-/// file's names. Throws ArgumentError if names, shapes or types differ, unless `match` allows it, and if
+/// Decides what is loaded. A prefix "module.", which PyTorch's DistributedDataParallel adds, is removed from
+/// the file's names. Throws ArgumentError if names, shapes or types differ, unless `match` allows it, and if
 /// nothing matches. Returns for each parameter its tensor, or null.
 [[nodiscard]] std::vector<const SafetensorsEntry*> match_weights(const SafetensorsFile& file,
                                                                  const std::vector<NamedShape>& parameters,

@@ -62,8 +62,8 @@ using FileTensors = std::map<std::string_view, FileTensor>;
     return tensors;
 }
 
-/// Returns a hint at a prefix of the file's names without which more than `loaded` tensors would fit, or
-/// nothing.
+/// Returns a hint that names a prefix of the file's names without which more than `loaded` tensors would fit;
+/// empty if there is none.
 [[nodiscard]] DPTK_INLINE std::string prefix_hint(const FileTensors& tensors,
                                                   const std::vector<NamedShape>& parameters,
                                                   std::size_t loaded) {

@@ -144,7 +144,7 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
 }
 
 DPTK_INLINE void GlooMesh::await_route(const std::string& address, const Deadline& deadline) const {
-    constexpr std::uint16_t any_port = 1;  // nothing is sent: connecting a UDP socket looks for a route only
+    constexpr std::uint16_t any_port = 1;  // connecting a UDP socket looks up a route and sends nothing
     const ResolvedAddresses peer = resolve(address.c_str(), any_port, AF_UNSPEC, AI_NUMERICHOST);
     if (peer.first == nullptr) return;
     while (!deadline.passed()) {

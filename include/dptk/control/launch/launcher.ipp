@@ -47,8 +47,8 @@ inline constexpr int max_world_size = 1'000'000;
     return found;
 }
 
-/// Checks that RANK and WORLD_SIZE are not set one without the other, unless another launcher's variables say
-/// the same.
+/// Throws ArgumentError if only one of RANK and WORLD_SIZE is set, unless it agrees with the variables of
+/// another launcher.
 DPTK_INLINE void check_both_are_set(const LaunchEnvironment& chosen) {
     const char* rank = std::getenv("RANK");
     const char* size = std::getenv("WORLD_SIZE");

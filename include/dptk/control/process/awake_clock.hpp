@@ -1,6 +1,6 @@
-/// Awake clock: a steady clock that stands still while this process is stopped (by SIGSTOP, a debugger, or a
-/// scheduler that suspends jobs). It measures how long other processes are silent: a job that is suspended as
-/// a whole, and continued, goes on.
+/// AwakeClock, a steady clock that stands still while this process is stopped (by SIGSTOP, a debugger, or a
+/// scheduler that suspends jobs). Deadlines and heartbeats use it, so that a job that is suspended as a whole
+/// continues afterwards.
 #pragma once
 
 #include <chrono>

@@ -6,9 +6,9 @@
 namespace DPTK_NAMESPACE {
 
 /// Delays asynchronous signals while the object exists: to the calling thread, and to the OpenMP threads that
-/// compute for it. Their handlers run when the object is destroyed. SIGSEGV and its like are not delayed, nor
-/// are SIGKILL and SIGSTOP. A thread may have several objects at a time; then the last one to be destroyed
-/// counts.
+/// compute for it. Their handlers run when the object is destroyed. SIGSEGV and other errors of the thread
+/// itself are not delayed, nor are SIGKILL and SIGSTOP. If a thread has several objects, the delay ends when
+/// the last of them is destroyed.
 ///
 /// oneDNN before 3.11.2 needs it: its matrix products use the stack pointer for an address in the heap
 /// (oneDNN issue 4845). A handler that runs on the interrupted stack then overwrites the program's data.

@@ -47,9 +47,9 @@ inline void restore_signals(void*) noexcept {
     ::pthread_sigmask(SIG_SETMASK, &own.mask_before, nullptr);
 }
 
-/// Functions of the OpenMP runtime that the program has loaded, libgomp or libomp, which also has the
-/// interface of libgomp. Null if there is none. A direct call would require every program that includes this
-/// header to be compiled with OpenMP.
+/// Functions of the OpenMP runtime that the program has loaded: libgomp, or libomp, which exports libgomp's
+/// functions as well. They are null if there is none. A direct call would require every program that includes
+/// this header to be compiled with OpenMP.
 struct OpenMp {
     int (*max_threads)() = find<int()>("omp_get_max_threads");
     int (*in_parallel)() = find<int()>("omp_in_parallel");

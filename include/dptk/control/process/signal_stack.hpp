@@ -5,9 +5,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Lets signal handlers that are set with SA_ONSTACK run on a stack of their own when they interrupt the
-/// calling thread, until it ends. A library may use the stack pointer for other memory: see SignalDelay. Does
-/// nothing if the thread has such a stack already.
+/// Sets a separate stack for handlers with SA_ONSTACK that interrupt the calling thread, until the thread
+/// ends. Some libraries use the stack pointer for other memory: see SignalDelay. Does nothing if the thread
+/// has such a stack already.
 void use_signal_stack();
 
 }  // namespace DPTK_NAMESPACE::detail

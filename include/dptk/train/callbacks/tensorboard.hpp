@@ -45,8 +45,8 @@ class TensorBoard : public Callback {
         on_rank_0(run, [&](const TrainingStatus& status) {
             if (file_) return;
             file_.emplace(folder_);
-            file_->resume_at(status.step +
-                             1);  // also after a run that was killed before its first checkpoint
+            // At step 0, too: a run may have been killed before its first checkpoint.
+            file_->resume_at(status.step + 1);
         });
     }
 

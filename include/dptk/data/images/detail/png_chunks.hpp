@@ -52,7 +52,7 @@ class PngChunks {
     std::string_view bytes_;
     std::string_view name_;
     std::size_t offset_ = 8;  // after the signature
-    std::string head_;        // of intact_file(), up to the rows
+    std::string head_;        // the beginning of intact_file(), before the rows
     std::string header_;
     std::string_view palette_;
     std::vector<std::string_view> rows_;
