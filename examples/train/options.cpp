@@ -402,6 +402,15 @@ void parse_command_line(CLI::App& app, int argc, char** argv) {
     }
 }
 
+/// Refuses an option in the place of a value, which was forgotten. CLI11 would use it as the value.
+void refuse_options_as_values(CLI::App& app) {
+    const auto check = [](const std::string& value) {
+        return value.starts_with("--") ? "expected a value, got '" + value + "'" : std::string();
+    };
+    for (CLI::Option* option : app.get_options())
+        if (option->get_items_expected_max() > 0) option->check(check);
+}
+
 /// Adds the options that are variables of `options`.
 void add_options(CLI::App& app, Options& options) {
     const auto begin_group = [&](const char* name) { app.option_defaults()->group(name); };
@@ -449,7 +458,8 @@ void add_options(CLI::App& app, Options& options) {
                  "use folders and files of --dataset images whose names begin with a dot, too");
     app.add_option("--workers", options.workers,
                    "threads per rank that read samples; default: 0, or for --dataset images, up to 8")
-        ->check(CLI::Range(0, 1024));
+        ->check(number(
+            "NUMBER", [](double value) { return value >= 0 && value <= 1024; }, "a number from 0 to 1024"));
 
     begin_group("Training");
     app.add_option("--epochs", options.epochs, "passes over the training data")->check(positive());
@@ -490,7 +500,8 @@ void add_options(CLI::App& app, Options& options) {
         ->check(not_negative());
     app.add_option("--ema", options.ema,
                    "evaluate averages of the parameters with this decay, such as 0.999; 0: off")
-        ->check(CLI::Range(0.0, 1.0));
+        ->check(number(
+            "FRACTION", [](double value) { return value >= 0 && value <= 1; }, "a number from 0 to 1"));
     app.add_option("--patience", options.patience,
                    "end after this number of epochs without a better accuracy; 0: never")
         ->check(not_negative());
@@ -586,6 +597,7 @@ ParsedOptions parse_options(int argc, char** argv, int processes,
     app.add_option("-c,--config", config, "YAML file with options")->type_name("FILE");
     app.add_flag("--print-config", print_config, "print the options in force as YAML, and exit");
     add_options(app, options);
+    refuse_options_as_values(app);
     ParsedOptions parsed;
     try {
         parse_command_line(app, argc, argv);
