@@ -31,7 +31,7 @@ using Backend = dptk::nn::Reference<float>;
 
 struct Options {
     std::string data, weights, work_dir, model = "resnet34";
-    bool freeze_layers = false, sync_bn = false, skip_damaged = false;
+    bool freeze_layers = false, sync_bn = false, skip_damaged = false, keep_hidden = false;
     int epochs = 30;
     std::size_t batch_size = 16, image_size = 224;
     double lr = 0.001, lrf = 0.1;
@@ -42,6 +42,8 @@ void add_options(CLI::App& app, Options& options) {
     app.option_defaults()->always_capture_default();
     app.add_option("--data", options.data, "folder with a folder of images for each class")->required();
     app.add_flag("--skip-damaged", options.skip_damaged, "use the next image instead of a damaged one");
+    app.add_flag("--keep-hidden", options.keep_hidden,
+                 "use folders and files whose names begin with a dot, too");
     app.add_option("--model", options.model, "network");
     app.add_option("--weights", options.weights, "safetensors file to begin with");
     app.add_flag("--freeze-layers", options.freeze_layers, "train only the last layer");
@@ -89,7 +91,9 @@ std::vector<std::string> all_but_head(const dptk::nn::Graph& graph) {
 void fine_tune(dptk::ProcessGroup& group, const Options& options) {
     const bool prints = group.rank() == 0;
     const auto images = dptk::on_all_or_none(group, [&] {
-        return dptk::ImageFolder(options.data, {.skip_damaged = options.skip_damaged, .rank = group.rank()});
+        return dptk::ImageFolder(
+            options.data,
+            {.skip_damaged = options.skip_damaged, .keep_hidden = options.keep_hidden, .rank = group.rank()});
     });
     dptk::compare_datasets(group, images);
     const dptk::SplitIndices split = dptk::random_split(images.size(), 0.2, options.seed);
