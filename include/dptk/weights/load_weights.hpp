@@ -85,7 +85,7 @@ template <class Net>
 }  // namespace detail
 
 /// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
-/// floating-point type are converted. A prefix "module." of the file's names is taken off. Call it on every
+/// floating-point type are converted. A prefix "module." of the file's names is removed. Call it on every
 /// rank; it is not collective. Throws ArgumentError, before any value is set, if names, shapes or types
 /// differ and `match` is exact, or if no tensor matches; and what SafetensorsFile::read() throws.
 template <class Net>
