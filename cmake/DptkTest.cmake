@@ -33,8 +33,8 @@ endif()
 # Tests of all collectives over other transports, or in other memory, repeat the arithmetic of comm. With this option they
 # use only a few dtypes.
 option(DPTK_TEST_QUICK "Test collectives with all dtypes over one transport only, leave tests that are slow with a \
-sanitizer to the suite `launched`, and leave out what takes long to compile: tests on a real GPU, and of both modes in one \
-program" OFF)
+sanitizer to the suite `launched`, and leave out what takes long to compile: tests on a real GPU, of both modes in one \
+program, and of libtorch without dptk" OFF)
 # Whether such tests are left out here.
 if(DPTK_TEST_QUICK AND DPTK_TEST_SUITES STREQUAL "in_process")
     set(DPTK_TESTS_WITHOUT_SLOW ON)
