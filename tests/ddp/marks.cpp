@@ -112,7 +112,7 @@ TEST_CASE("whatever can be a gradient can be marked: containers, pointers to the
         CHECK(model.pair.second[0] == mean);
         Block* const pointer = model.gradient.get();
         ddp.begin_step();
-        for (const std::size_t i : {0, 1, 2, 3, 5}) ddp.mark_ready(i);
+        for (const std::size_t i : {0U, 1U, 2U, 3U, 5U}) ddp.mark_ready(i);
         ddp.mark_ready(pointer);
         CHECK_NOTHROW(ddp.synchronize());
     });
