@@ -34,22 +34,13 @@ std::string content_of(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Returns the error that opening the file throws.
+/// Returns the error of this type that opening the file throws.
+template <class ErrorType = dptk::FormatError>
 std::string error_of(const std::filesystem::path& path) {
     try {
         const SafetensorsFile file(path);
         return "";
-    } catch (const dptk::FormatError& error) {
-        return error.what();
-    }
-}
-
-/// Returns the error that opening a file throws which the system cannot read.
-std::string system_error_of(const std::filesystem::path& path) {
-    try {
-        const SafetensorsFile file(path);
-        return "";
-    } catch (const dptk::BackendError& error) {
+    } catch (const ErrorType& error) {
         return error.what();
     }
 }
@@ -178,10 +169,10 @@ TEST_CASE("each rule of the format is checked") {
     }
     CHECK(test::contains(error_of(folder.write("zip", "PK\3\4 and more, as torch.save() writes")),
                          "scripts/convert-weights"));
-    CHECK(test::contains(system_error_of(folder / "nothing"),
+    CHECK(test::contains(error_of<dptk::BackendError>(folder / "nothing"),
                          "byte 0: expected a readable file, found: No such file"));
-    CHECK(test::contains(system_error_of(folder / "."), "found: a folder"));
-    CHECK(test::contains(system_error_of("/dev/null"), "found: no regular file"));
+    CHECK(test::contains(error_of<dptk::BackendError>(folder / "."), "found: a folder"));
+    CHECK(test::contains(error_of<dptk::BackendError>("/dev/null"), "found: no regular file"));
 }
 
 TEST_CASE("a file with tensors of types that dptk lacks is read") {

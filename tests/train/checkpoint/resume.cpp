@@ -383,7 +383,7 @@ TEST_CASE("a checkpoint of another run, and one that cannot be written, are erro
         CHECK(test::contains(
             continues({dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{10}}), 1},
                       samples),
-            "it has 6 parameters, the model 2"));
+            "it has 6 parameters, the model 2: continue with the model of that run, or use another folder"));
         options.sgd.momentum = 0;
         CHECK(test::contains(continues(test::small_convnet(), samples),
                              "it was made with another optimizer: sgd with momentum, this run has sgd"));

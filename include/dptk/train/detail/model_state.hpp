@@ -75,8 +75,9 @@ class ModelState {
     void restore(const TrainingState& state) {
         const std::vector<std::int64_t> steps = steps_in(state);
         if (steps.size() != parameters_.size())
-            throw ArgumentError(
-                text("checkpoint: it has ", steps.size(), " parameters, the model ", parameters_.size()));
+            throw ArgumentError(text("checkpoint: it has ", steps.size(), " parameters, the model ",
+                                     parameters_.size(),
+                                     ": continue with the model of that run, or use another folder"));
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             from_row_major(i, TrainingState::required(state.model, parameters_[i].name),
                            parameters_[i].value);
