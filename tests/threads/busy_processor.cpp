@@ -1,0 +1,73 @@
+// Ranks that wait on a processor that another thread needs.
+#include <doctest/doctest.h>
+#include <dptk/comm/shm.hpp>
+#include <dptk/comm/thread.hpp>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/ranks_on_hosts.hpp"
+
+namespace {
+
+/// Lets the calling thread, and those that it starts, run on one processor only.
+class OneProcessor {
+  public:
+    OneProcessor() {
+        REQUIRE(sched_getaffinity(0, sizeof before_, &before_) == 0);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
+        REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    }
+    ~OneProcessor() { sched_setaffinity(0, sizeof before_, &before_); }
+    OneProcessor(const OneProcessor&) = delete;
+    OneProcessor& operator=(const OneProcessor&) = delete;
+
+  private:
+    cpu_set_t before_{};
+};
+
+/// A thread that computes until the object is destroyed.
+class BusyThread {
+  public:
+    BusyThread() = default;
+    ~BusyThread() {
+        ended_ = true;
+        thread_.join();
+    }
+    BusyThread(const BusyThread&) = delete;
+    BusyThread& operator=(const BusyThread&) = delete;
+
+  private:
+    std::atomic<bool> ended_ = false;
+    std::thread thread_{[this] {
+        while (!ended_) {}
+    }};
+};
+
+/// Returns how often the calling thread has slept until now. A yield is no sleep.
+[[nodiscard]] long sleeps() {
+    rusage usage{};
+    REQUIRE(getrusage(RUSAGE_THREAD, &usage) == 0);
+    return usage.ru_nvcsw;
+}
+
+/// Checks that a rank often sleeps while it waits. Each yield would cost a time slice of the busy thread.
+void check_waits(dptk::ProcessGroup& group) {
+    constexpr int calls = 400;
+    const long before = sleeps();
+    for (int call = 0; call < calls; ++call) static_cast<void>(group.all_reduce_value(1));
+    CHECK(sleeps() - before > calls / 8);
+}
+
+}  // namespace
+
+TEST_CASE("ranks that wait sleep if another thread needs their processor") {
+    const OneProcessor here;
+    const BusyThread busy;
+    SUBCASE("threads") { dptk::launch_threads(2, check_waits); }
+    SUBCASE("shared memory") { test::launch_on_hosts({"a", "a"}, check_waits); }
+}
