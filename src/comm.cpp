@@ -25,6 +25,7 @@
 #include "dptk/comm/detail/transport_defaults.ipp"
 #include "dptk/comm/detail/work_error.ipp"
 #include "dptk/comm/detail/work_queue.ipp"
+#include "dptk/comm/detail/yield_briefly.ipp"
 #include "dptk/comm/init.ipp"
 #include "dptk/comm/process_group.ipp"
 #include "dptk/comm/reduce_op.ipp"

@@ -48,7 +48,7 @@ int exit_status_of_child(const std::function<int()>& fn) {
     std::fflush(nullptr);
     const pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(60);
 #ifdef DPTK_TEST_HAS_ASAN  // LeakSanitizer does not see what the parent's threads own
         std::_Exit(fn());
 #else
@@ -56,8 +56,10 @@ int exit_status_of_child(const std::function<int()>& fn) {
 #endif
     }
     int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
-    return WEXITSTATUS(status);
+    if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    std::fprintf(stderr, "the child was ended by signal %d\n", WTERMSIG(status));
+    return -1;
 }
 
 }  // namespace test

@@ -33,7 +33,7 @@ template <class E, class Fn>
 }
 
 /// Forks a process that runs fn and ends by exit() with the status that fn returns. Returns that status, or
-/// -1 if the child ends in another way or runs longer than 20 s.
+/// -1 if the child ends in another way or runs longer than 60 s.
 [[nodiscard]] int exit_status_of_child(const std::function<int()>& fn);
 
 [[nodiscard]] inline bool contains(const std::string& text, std::string_view part) {

@@ -1,11 +1,13 @@
 // Ranks that wait on a processor that another thread needs.
 #include <doctest/doctest.h>
 #include <dptk/comm/shm.hpp>
+#include <dptk/comm/shm/paced_progress.hpp>
 #include <dptk/comm/thread.hpp>
 #include <sched.h>
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "support/ranks_on_hosts.hpp"
@@ -70,4 +72,21 @@ TEST_CASE("ranks that wait sleep if another thread needs their processor") {
     const BusyThread busy;
     SUBCASE("threads") { dptk::launch_threads(2, check_waits); }
     SUBCASE("shared memory") { test::launch_on_hosts({"a", "a"}, check_waits); }
+}
+
+TEST_CASE("slow progress is rare while no operation is pending") {
+    dptk::detail::PacedProgress pace;
+    int calls = 0;
+    bool is_pending = true;
+    const auto progress = [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        ++calls;
+        return is_pending;
+    };
+    CHECK(pace(progress));
+    is_pending = false;
+    CHECK_FALSE(pace(progress));
+    CHECK(calls == 2);
+    CHECK_FALSE(pace(progress));  // within 900 ms of the last call
+    CHECK(calls == 2);
 }

@@ -224,7 +224,7 @@ struct ModelMachine {
     }
     static void wake_all(const Word& word) { Explorer::here().wake_all(word.value); }
     static void pause() {}
-    static void yield() {}
+    static bool yield() { return true; }
 };
 
 // Sanitizers do not support switching between fibers.

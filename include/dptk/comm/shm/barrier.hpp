@@ -18,7 +18,7 @@ namespace DPTK_NAMESPACE::detail {
 struct SpinPolicy {
     /// Polls that keep the processor. Only useful if every rank has a processor of its own.
     int spins = 0;
-    /// Polls that yield the processor.
+    /// Polls that yield the processor, at most.
     int yields = 4;
 };
 
@@ -46,14 +46,14 @@ struct alignas(64) EventCount {
         }
         for (int poll = 0; poll < spin_policy.yields; ++poll) {
             if (is_ready()) return;
-            Machine::yield();
+            if (!Machine::yield()) break;
         }
         const Sleeper counted(*this);
         while (true) {
             const std::uint32_t seen = events.load(std::memory_order_seq_cst);
             if (is_ready()) return;
             if (idle()) {
-                Machine::yield();
+                static_cast<void>(Machine::yield());
             } else {
                 Machine::sleep_while(events, seen, longest_sleep);
             }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "dptk/comm/detail/yield_briefly.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -30,8 +31,9 @@ struct SharedWords {
 #endif
     }
 
-    /// Called between two polls if the thread that will change the word may need this processor.
-    static void yield() noexcept { sched_yield(); }
+    /// Called between two polls if the thread that will change the word may need this processor. Returns
+    /// false if the caller is to sleep instead of the next poll.
+    [[nodiscard]] static bool yield() noexcept { return yield_briefly(); }
 };
 
 }  // namespace DPTK_NAMESPACE::detail

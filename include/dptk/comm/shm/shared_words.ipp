@@ -3,7 +3,6 @@
 #include "dptk/comm/shm/shared_words.hpp"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -22,6 +22,7 @@
 #include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/shm/collectives.hpp"
 #include "dptk/comm/shm/hosts.hpp"
+#include "dptk/comm/shm/paced_progress.hpp"
 #include "dptk/comm/shm/pages.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/control/health/control_plane.hpp"
@@ -225,16 +226,16 @@ class ShmTransport {
         std::shared_ptr<detail::ShmPages> pages = exchange_pages(hosts);
         if (!pages) return;
         if (!allocations) allocations = std::make_shared<detail::ShmAllocations>();
-        detail::ShmRegion::Options options{.rank = hosts.local_rank,
-                                           .size = static_cast<int>(hosts.local().size()),
-                                           .job_rank = rank(),
-                                           .has_own_processor = cpu_budget_->has_own_processors,
-                                           .idle = [inner = inner_, control = control_] {
-                                               control->job_state()->check();
-                                               if constexpr (detail::HasProgress<Inner>)
-                                                   return inner->progress();
-                                               return false;
-                                           }};
+        detail::ShmRegion::Options options{
+            .rank = hosts.local_rank,
+            .size = static_cast<int>(hosts.local().size()),
+            .job_rank = rank(),
+            .has_own_processor = cpu_budget_->has_own_processors,
+            .idle = [inner = inner_, control = control_, pace = detail::PacedProgress()]() mutable {
+                control->job_state()->check();
+                if constexpr (detail::HasProgress<Inner>) return pace([&] { return inner->progress(); });
+                return false;
+            }};
         competes_with_compute_ = hosts.count() == 1 && !cpu_budget_->has_spare_processors;
         join_hosts(hosts, peers[0].token);
         std::function<void(const Collective&)> across;

@@ -73,7 +73,7 @@ class ThreadHub final : public FailureListener {
 
     [[noreturn]] void throw_lost(int rank) const;
 
-    /// Number of yields before sleeping: a short barrier ends while yielding, whereas a condition variable
+    /// Largest number of yields before sleeping: a short barrier ends while yielding, whereas a condition variable
     /// costs tens of microseconds.
     static constexpr int yields = 64;
 

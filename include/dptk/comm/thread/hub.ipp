@@ -4,8 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
-#include <thread>
 #include <utility>
+
+#include "dptk/comm/detail/yield_briefly.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -70,7 +71,7 @@ DPTK_INLINE void ThreadHub::pass(int rank, Waiting waiting) {
         return;
     }
     lock.unlock();
-    for (int yielded = 0; yielded < yields && phase_ == phase; ++yielded) std::this_thread::yield();
+    for (int yielded = 0; yielded < yields && phase_ == phase && yield_briefly(); ++yielded) {}
     if (phase_ != phase) return;
     lock.lock();
     changed_.wait(lock, [&] { return phase_ != phase || (waiting == Waiting::may_fail && is_lost()); });
