@@ -219,7 +219,7 @@ checked_tensors(const std::filesystem::path& path, std::vector<SafetensorsHeader
     using Tensor = SafetensorsHeaderParser::Tensor;
     for (const Tensor& tensor : tensors) check_offsets(path, tensor);
     std::stable_sort(tensors.begin(), tensors.end(),
-                     [](const Tensor& a, const Tensor& b) { return *a.offsets < *b.offsets; });
+                     [](const Tensor& a, const Tensor& b) { return a.offsets.value() < b.offsets.value(); });
     SafetensorsHeader header;
     std::uint64_t end = 0;
     for (Tensor& tensor : tensors) {
