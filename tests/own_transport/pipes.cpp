@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -193,5 +196,29 @@ TEST_CASE("where a rank is killed, the others end with an error") {
         });
         for (int rank = 0; rank < 4; ++rank)
             CHECK(ends[static_cast<std::size_t>(rank)].exit_status() == (rank == killed ? 128 + SIGKILL : 1));
+    }
+}
+
+TEST_CASE("DPTK_TIMEOUT and the time limit of one call end calls with TimeoutError") {
+    for (const bool of_one_call : {false, true}) {
+        CAPTURE(of_one_call);
+        const auto ends = run_ranks(2, [of_one_call](PipeTransport transport) {
+            if (!of_one_call) ::setenv("DPTK_TIMEOUT", "0.5", 1);
+            dptk::ProcessGroup group = PipeCommunicator(std::move(transport));
+            int number = 0;
+            if (group.rank() == 1) {
+                ::sleep(3);
+            } else if (of_one_call) {
+                CHECK_THROWS_WITH_AS(
+                    group.recv(std::span(&number, 1), 1, 0, {.timeout = std::chrono::milliseconds(500)}),
+                    doctest::Contains("recv(1 x i32, from rank 1) has not completed within 500 ms"),
+                    dptk::TimeoutError);
+            } else {
+                CHECK_THROWS_WITH_AS(group.barrier(),
+                                     doctest::Contains("barrier #1 has not completed within 500 ms"),
+                                     dptk::TimeoutError);
+            }
+        });
+        CHECK(all_well(ends));
     }
 }
