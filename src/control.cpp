@@ -12,6 +12,7 @@
 #include "dptk/control/health/rank_status.ipp"
 #include "dptk/control/health/terminate.ipp"
 #include "dptk/control/health/watchdog.ipp"
+#include "dptk/control/launch/detail/join_job.ipp"
 #include "dptk/control/launch/detail/rank_environment.ipp"
 #include "dptk/control/launch/detail/rendezvous.ipp"
 #include "dptk/control/launch/detail/rendezvous_store.ipp"

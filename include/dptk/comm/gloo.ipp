@@ -5,10 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/control/health/heartbeat.hpp"
-#include "dptk/control/health/program_end.hpp"
-#include "dptk/control/launch/detail/rendezvous.hpp"
-#include "dptk/control/launch/detail/rendezvous_store.hpp"
+#include "dptk/control/launch/detail/join_job.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -34,32 +31,15 @@ DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
 
 DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     const JobRequest request = with_method(asked);
-    const LaunchEnvironment& launch = request.launch;
-    ControlPlaneOptions plane{.rank = launch.rank,
-                              .size = launch.world_size,
-                              .timeout = request.timeout,
-                              .network_interface = request.network_interface};
-    GlooOptions options{.rank = launch.rank,
-                        .size = launch.world_size,
-                        .interface = request.network_interface,
-                        .timeout = request.timeout};
     const auto job_state = std::make_shared<JobState>();
-    if (launch.world_size > 1) {
-        const RendezvousStore place = open_rendezvous_store(request);
-        Peers peers =
-            rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
-        options.hosts = std::move(peers.hosts);
-        options.store = place.store;
-        plane.store = place.store;
-        plane.peers = std::move(peers.labels);
-        plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
-        if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
-        options.control = join_control_plane(std::move(plane), job_state, request.heartbeat_timeout);
-    } else {
-        options.control = ControlPlane::make(std::move(plane), job_state);
-    }
-    const std::shared_ptr<ControlPlane> control = options.control;  // still needed if the transport throws
-    add_terminate_listener(control);
+    JoinedJob job = join_job(request, {}, job_state);
+    GlooOptions options{.rank = request.launch.rank,
+                        .size = request.launch.world_size,
+                        .store = std::move(job.store),
+                        .interface = request.network_interface,
+                        .timeout = request.timeout,
+                        .control = job.control,
+                        .hosts = std::move(job.hosts)};
     try {
         return ShmCommunicator<GlooTransport>(ShmTransport(GlooTransport(std::move(options))));
     } catch (const std::exception& error) {  // other ranks may be connecting to this rank
