@@ -10,13 +10,19 @@
 // that fails throws: PeerLostError if the other rank has exited.
 //
 // dptk implements the rest with these members: all collectives, for all element types, all operations and any
-// number of ranks; *_async calls, which run one after the other, so that only one thread at a time calls the
-// transport; timeouts; and the end of the job if a rank fails. The concept lists the optional members of a
-// transport, such as a native all_reduce, recv_any, or duplicate() for communication in the background.
+// number of ranks, and *_async calls, which run one after the other, so that only one thread at a time calls
+// the transport. A transport that is `interruptible` waits only in dptk::wait_readable() and wait_writable(),
+// or calls dptk::check_call() between two polls: time limits, and failures of other ranks, then end its calls
+// with an exception. Otherwise they end the process.
+//
+// The concept lists the optional members of a transport, such as a native all_reduce, recv_any, or
+// duplicate() for communication in the background.
 #pragma once
 
+#include <dptk/comm/call_wait.hpp>
 #include <dptk/comm/communicator.hpp>
 
+#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -29,11 +35,11 @@
 #include <utility>
 #include <vector>
 
-/// Owns one end of a pipe.
+/// Owns one end of a pipe, whose reads and writes do not block.
 class PipeEnd {
   public:
     PipeEnd() = default;
-    explicit PipeEnd(int descriptor) : descriptor_(descriptor) {}
+    explicit PipeEnd(int descriptor) : descriptor_(descriptor) { ::fcntl(descriptor, F_SETFL, O_NONBLOCK); }
     PipeEnd(PipeEnd&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
     PipeEnd& operator=(PipeEnd&& other) noexcept {
         std::swap(descriptor_, other.descriptor_);
@@ -68,6 +74,8 @@ struct PipeEnvelope {
 
 class PipeTransport {
   public:
+    static constexpr bool interruptible = true;
+
     /// Creates the transport of rank `rank`. `pairs[i]` connects that rank with rank i; `pairs[rank]` is
     /// unused. SIGPIPE must be ignored. The loss of a rank is detected only if no process holds pipe ends of
     /// other ranks.
@@ -79,34 +87,43 @@ class PipeTransport {
 
     void send(const dptk::Buffer& buffer, int to, int tag) {
         PipeEnvelope envelope{buffer.bytes(), tag};
-        move_all(::write, pair(to).out, &envelope, sizeof envelope, to);
-        move_all(::write, pair(to).out, buffer.data, buffer.bytes(), to);
+        write_all(to, &envelope, sizeof envelope);
+        write_all(to, buffer.data, buffer.bytes());
     }
 
     void recv(const dptk::Buffer& buffer, int from, int tag) {
         const PipeEnvelope expected{buffer.bytes(), tag};
         PipeEnvelope found{};
-        move_all(::read, pair(from).in, &found, sizeof found, from);
+        read_all(from, &found, sizeof found);
         if (found != expected) {
             throw dptk::MismatchError(name(rank_) + ": expected " + expected.text() + " from " + name(from) +
                                       ", got " + found.text());
         }
-        move_all(::read, pair(from).in, buffer.data, buffer.bytes(), from);
+        read_all(from, buffer.data, buffer.bytes());
     }
 
   private:
     [[nodiscard]] const PipePair& pair(int rank) const { return pairs_[static_cast<std::size_t>(rank)]; }
     [[nodiscard]] static std::string name(int rank) { return "rank " + std::to_string(rank); }
 
+    void read_all(int from, void* data, std::size_t bytes) const {
+        move_all(::read, dptk::wait_readable, pair(from).in, data, bytes, from);
+    }
+
+    void write_all(int to, void* data, std::size_t bytes) const {
+        move_all(::write, dptk::wait_writable, pair(to).out, data, bytes, to);
+    }
+
     /// Reads or writes all bytes. `move` is ::read or ::write, which may move fewer bytes than requested,
-    /// or be interrupted by a signal.
-    template <class Move>
-    void move_all(Move move, const PipeEnd& end, void* data, std::size_t bytes, int peer) const {
+    /// or none, or be interrupted by a signal.
+    template <class Move, class Wait>
+    void move_all(Move move, Wait wait, const PipeEnd& end, void* data, std::size_t bytes, int peer) const {
         auto* next = static_cast<char*>(data);
         while (bytes > 0) {
             const ssize_t moved = move(end.descriptor(), next, bytes);
             const int error = moved < 0 ? errno : 0;
-            if (error == EINTR) continue;
+            if (error == EAGAIN) wait(end.descriptor());
+            if (error == EAGAIN || error == EINTR) continue;
             if (moved == 0 || error == EPIPE)
                 throw dptk::PeerLostError(name(rank_) + ": " + name(peer) + " has closed its pipe");
             if (error != 0)

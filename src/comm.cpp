@@ -8,6 +8,7 @@
 #include "dptk/comm/algorithms/run.ipp"
 #include "dptk/comm/algorithms/slices.ipp"
 #include "dptk/comm/algorithms/tree.ipp"
+#include "dptk/comm/call_wait.ipp"
 #include "dptk/comm/coalesced.ipp"
 #include "dptk/comm/collective.ipp"
 #include "dptk/comm/detail/active_call.ipp"

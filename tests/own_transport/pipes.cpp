@@ -1,6 +1,7 @@
 // Tests a custom transport, the one of examples/pipe_transport.hpp, between forked processes. It is a
 // separate program because it forks: none of its tests may start a thread in the parent process.
 #include <doctest/doctest.h>
+#include <dptk/control/health/program_end.hpp>
 
 #include <sys/time.h>
 #include <unistd.h>
@@ -13,11 +14,13 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "fork_ranks.hpp"
 #include "pipe_transport.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/verb_suite.hpp"
 
 namespace {
@@ -66,9 +69,46 @@ std::vector<dptk::detail::ChildEnd> run_groups(int size, Fn fn) {
     });
 }
 
+/// Runs fn(ProcessGroup&) in `size` processes that report failures to each other.
+template <class Fn>
+std::vector<dptk::detail::ChildEnd> run_job(int size, Fn fn) {
+    const TemporaryFolder folder;
+    return run_ranks(size, [fn, method = "file://" + (folder / "rendezvous").string()](PipeTransport pipes) {
+        {
+            dptk::ProcessGroup group = PipeCommunicator(std::move(pipes), {.init_method = method});
+            fn(group);
+        }
+        dptk::detail::ProgramEnd::get().wait();  // as exit() does, which a forked rank does not call
+    });
+}
+
+/// Waits for a message that never comes, and checks that this ends with a PeerLostError that contains `text`.
+void check_wait_ends(dptk::ProcessGroup& group, int from, const char* text) {
+    int number = 0;
+    CHECK_THROWS_WITH_AS(group.recv(std::span(&number, 1), from), doctest::Contains(text),
+                         dptk::PeerLostError);
+}
+
 bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
     return std::ranges::all_of(ends, &dptk::detail::ChildEnd::well);
 }
+
+/// A transport whose recv() never returns, and does not know of dptk's waits.
+class DeafTransport {
+  public:
+    DeafTransport(int rank, int size) : rank_(rank), size_(size) {}
+    [[nodiscard]] int rank() const { return rank_; }
+    [[nodiscard]] int size() const { return size_; }
+    [[nodiscard]] static const char* backend() { return "deaf"; }
+    void send(const dptk::Buffer&, int, int) {}
+    void recv(const dptk::Buffer&, int, int) {
+        while (true) ::pause();
+    }
+
+  private:
+    int rank_;
+    int size_;
+};
 
 /// Sends this process a signal every millisecond, which interrupts its reads and writes with EINTR.
 void interrupt_every_millisecond() {
@@ -221,4 +261,64 @@ TEST_CASE("DPTK_TIMEOUT and the time limit of one call end calls with TimeoutErr
         });
         CHECK(all_well(ends));
     }
+}
+
+TEST_CASE("an exception on one rank ends the others' calls, with its text if nobody catches it") {
+    for (const bool is_caught : {true, false}) {
+        CAPTURE(is_caught);
+        const auto ends = run_job(3, [is_caught](dptk::ProcessGroup& group) {
+            group.barrier();
+            if (group.rank() == 1) {
+                if (is_caught) throw std::runtime_error("rank 1 has had enough");
+                std::signal(SIGABRT, SIG_DFL);
+                std::thread([] { throw std::runtime_error("rank 1 has had enough"); }).join();
+            }
+            check_wait_ends(group, 2 - group.rank(),
+                            is_caught ? "rank 1 left its process group because of an exception"
+                                      : "rank 1: uncaught exception: rank 1 has had enough");
+        });
+        CHECK(ends[0].well());
+        CHECK(ends[1].exit_status() == (is_caught ? 1 : 128 + SIGABRT));
+        CHECK(ends[2].well());
+    }
+}
+
+TEST_CASE("a rank that is killed is named by the others, which wait for each other") {
+    const auto ends = run_job(3, [](dptk::ProcessGroup& group) {
+        group.barrier();
+        if (group.rank() == 2) ::raise(SIGKILL);
+        check_wait_ends(group, 1 - group.rank(), "rank 2");
+    });
+    for (int rank = 0; rank < 3; ++rank)
+        CHECK(ends[static_cast<std::size_t>(rank)].exit_status() == (rank == 2 ? 128 + SIGKILL : 0));
+}
+
+TEST_CASE("where calls cannot be interrupted, an exception on one rank ends the others' processes") {
+    const TemporaryFolder folder;
+    const auto ends =
+        run_ranks(2, [method = "file://" + (folder / "rendezvous").string()](PipeTransport pipes) {
+            dptk::BasicCommunicator<DeafTransport> group(DeafTransport{pipes.rank(), pipes.size()},
+                                                         {.init_method = method});
+            if (group.rank() == 1) throw std::runtime_error("rank 1 has had enough");
+            int number = 0;
+            group.recv(std::span(&number, 1), 1);
+        });
+    for (const dptk::detail::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
+}
+
+TEST_CASE("options that contradict the transport are errors") {
+    const auto ends = run_ranks(2, [](PipeTransport transport) {
+        const std::string own = "the transport pipes is rank " + std::to_string(transport.rank()) + " of 2";
+        const auto fails = [&](const dptk::InitOptions& options, const std::string& why) {
+            CHECK_THROWS_WITH_AS(
+                PipeCommunicator(PipeTransport(transport.rank(), std::vector<PipePair>(2)), options),
+                doctest::Contains((own + ", but the options have " + why).c_str()), dptk::ArgumentError);
+        };
+        fails({.rank = 7, .world_size = 8}, "rank 7");
+        fails({.world_size = 3}, "world size 3");
+        fails({.backend = "mpi"}, "the backend mpi");
+        fails({.init_method = "mpi://"},
+              "the init method mpi://: expected env://, tcp://, file:// or slurm://");
+    });
+    CHECK(all_well(ends));
 }

@@ -31,6 +31,15 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<detail::TransportChannel<T>>(std::move(transport))) {}
 
+    /// Creates a communicator that owns `transport`, in a job whose processes report failures to each other
+    /// through the init method or the store of the options: an exception on one rank, or its loss, then ends
+    /// the calls of the others, as with init_process_group(), whose errors this constructor throws. Rank,
+    /// world size and backend are those of the transport. Without an init method and a store, a call only has
+    /// its time limit. Collective; blocks.
+    BasicCommunicator(T transport, const InitOptions& options)
+        requires(!detail::HasControl<T>)
+        : channel_(std::make_unique<detail::TransportChannel<T>>(std::move(transport), options)) {}
+
     /// Creates a communicator that owns an existing channel.
     explicit BasicCommunicator(std::unique_ptr<detail::TransportChannel<T>> channel)
         : channel_(std::move(channel)) {}

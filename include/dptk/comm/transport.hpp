@@ -71,8 +71,6 @@ namespace DPTK_NAMESPACE {
 ///                              std::vector<void*>, by rank. It is empty, on all ranks, if the ranks cannot
 ///                              access each other's memory
 ///   local_rank(), local_size() this rank's position among the ranks of this host, and their number
-///   control()                  returns the std::shared_ptr<ControlPlane> over which ranks report failures to
-///                              each other; without it, failures of other ranks are detected only by timeouts
 ///   start(Collective)          starts a call that progresses while a thread waits for it, and returns its
 ///                              std::shared_ptr<WorkState>; null if the transport cannot start this call
 ///   progresses_by_caller()     returns true if no background thread may enter the transport;
@@ -94,8 +92,10 @@ namespace DPTK_NAMESPACE {
 ///                              executes the call, possibly on another thread
 ///   transfer(Message)          replaces send and recv of a transport with prepare(); returns the peer's rank
 ///   allocate_on_device(bytes)  returns DeviceMemory, zeroed, that the transport accesses without a copy
-///   interruptible              static constexpr bool: whether JobState::fail ends calls that wait inside the
-///                              transport
+///   interruptible              static constexpr bool: true if calls that wait inside the transport end as
+///                              soon as check_call() throws, because they wait with the functions of
+///                              comm/call_wait.hpp. Otherwise a failure of the job, or a call's time limit,
+///                              ends the process if a call does not return within a second
 ///   has_conditional_members    static constexpr bool: true for a transport that wraps any other one, and has
 ///                              optional members with a requires clause
 /// A member that has the name of an optional one and another signature is a compile error.

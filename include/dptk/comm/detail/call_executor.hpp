@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dptk/comm/algorithms/run.hpp"
+#include "dptk/comm/call_wait.hpp"
 #include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/call_context.hpp"
 #include "dptk/comm/detail/transport_members.hpp"
@@ -33,6 +34,23 @@ int transfer(T& transport, const Message& message) {
     return message.peer;
 }
 
+/// Calls `operation`, in which transport T may wait for other ranks. If T has no control plane of its own, a
+/// PeerLostError is replaced by the first cause, which other ranks have reported to the control plane.
+template <Transport T, class Operation>
+[[gnu::always_inline]] inline decltype(auto) in_transport(const ChannelJob& job, Operation&& operation) {
+    if constexpr (HasControl<T> && !Interruptible<T>) {
+        return operation();
+    } else {
+        JobState& job_state = *job.control->job_state();
+        const CallWaits waits(job_state);
+        if constexpr (HasControl<T>) {
+            return operation();
+        } else {
+            return job.control->has_store() ? with_first_cause(job_state, operation) : operation();
+        }
+    }
+}
+
 /// Executes a channel's calls, on any thread.
 template <Transport T>
 struct CallExecutor final : CallContext {
@@ -49,14 +67,17 @@ struct CallExecutor final : CallContext {
         if constexpr (HasPrepare<T>) {
             run(call, algorithm, transport->prepare(call));
         } else {
-            run(call, algorithm, [&] { algorithms::run(*transport, call, algorithm); });
+            run(call, algorithm,
+                [&] { in_transport<T>(job, [&] { algorithms::run(*transport, call, algorithm); }); });
         }
     }
 
     /// Returns a function that carries out the call later, possibly on another thread.
     [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
         if constexpr (HasPrepare<T>) return transport->prepare(call);
-        return [on = transport, call, algorithm] { algorithms::run_out_of_line(*on, call, algorithm); };
+        return [on = transport, call, algorithm, in = job] {
+            in_transport<T>(in, [&] { algorithms::run_out_of_line(*on, call, algorithm); });
+        };
     }
 
     using CallContext::run;
@@ -90,12 +111,12 @@ struct CallExecutor final : CallContext {
             const CallerState::WaitScope here(checker->caller(), checker->channel());
             checker->check(call, AllReduceAlgorithm::automatic);
         }
-        return make_result();
+        return in_transport<T>(job, make_result);
     }
 
     int run(const Message& message, CallTracker& messages) const {
         const ActiveCall active(messages, message);
-        return transfer(*transport, message);
+        return in_transport<T>(job, [&] { return transfer(*transport, message); });
     }
 
     void throw_if_failed() const override {

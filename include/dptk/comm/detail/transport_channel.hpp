@@ -34,7 +34,8 @@ namespace DPTK_NAMESPACE::detail {
 template <Transport T>
 class TransportChannel final : public ChannelBase {
   public:
-    explicit TransportChannel(T transport) : TransportChannel(std::make_shared<T>(std::move(transport))) {}
+    explicit TransportChannel(T transport, const InitOptions& options = {})
+        : TransportChannel(std::make_shared<T>(std::move(transport)), options) {}
 
     /// Creates a channel in a job that already has channels, over the same or another transport.
     TransportChannel(T transport, const ChannelJob& job, ChannelIdentity identity)
@@ -262,8 +263,9 @@ class TransportChannel final : public ChannelBase {
     [[nodiscard]] bool serves_devices() const override { return ServesDevices<T>; }
 
   private:
-    explicit TransportChannel(const std::shared_ptr<T>& transport)
-        : TransportChannel(transport, {control_of(*transport), std::make_shared<AgreedErrors>()}) {}
+    TransportChannel(const std::shared_ptr<T>& transport, const InitOptions& options)
+        : TransportChannel(transport,
+                           ChannelJob{control_of(*transport, options), std::make_shared<AgreedErrors>()}) {}
 
     TransportChannel(const std::shared_ptr<T>& transport, const ChannelJob& job)
         : TransportChannel(

@@ -110,6 +110,8 @@ concept HasLocalRank = requires(const T& t) {
     { t.local_size() } -> std::same_as<int>;
 };
 
+/// One of dptk's own transports, which creates the control plane over which ranks report failures to each
+/// other.
 template <class T>
 concept HasControl = requires(const T& t) {
     { t.control() } -> std::same_as<std::shared_ptr<ControlPlane>>;

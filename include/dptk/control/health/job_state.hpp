@@ -34,6 +34,11 @@ enum class Failure : std::uint8_t { local, remote, deadline };
 
 class JobState {
   public:
+    JobState() = default;
+    ~JobState();
+    JobState(const JobState&) = delete;
+    JobState& operator=(const JobState&) = delete;
+
     /// Marks the job as broken and wakes all waiting threads. Later calls do not replace the first cause.
     void fail(FailureCause cause, Failure kind = Failure::local);
     void fail(std::string cause, Failure kind = Failure::local) {
@@ -59,6 +64,10 @@ class JobState {
     /// that has detected a failure whose cause another thread is about to report.
     bool wait_until_failed(std::chrono::milliseconds timeout) const;
 
+    /// Returns a file descriptor that poll() reports as readable once the job is broken, or -1 if the system
+    /// cannot create one. It is valid as long as this object exists.
+    [[nodiscard]] int failure_descriptor();
+
     /// Records that this process has logged the cause.
     void mark_logged() noexcept { is_logged_ = true; }
 
@@ -76,6 +85,7 @@ class JobState {
     Failure kind_ = Failure::local;
     FailureCause cause_;
     std::vector<std::weak_ptr<FailureListener>> subscribers_;
+    int failure_descriptor_ = -1;
 };
 
 /// Returns an error that this rank alone has thrown as a cause. Blames the other end of a message, too.
@@ -85,9 +95,9 @@ class JobState {
 /// the loss of a rank is often only a consequence of an earlier failure, a PeerLostError of the function is
 /// replaced by the first cause of the job's failure if that cause is known within 2 s.
 template <class Function>
-void with_first_cause(const JobState& job_state, Function&& function) {
+decltype(auto) with_first_cause(const JobState& job_state, Function&& function) {
     try {
-        function();
+        return function();
     } catch (const PeerLostError&) {
         constexpr std::chrono::seconds soon{2};
         static_cast<void>(job_state.wait_until_failed(soon));

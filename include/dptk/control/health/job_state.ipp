@@ -2,6 +2,9 @@
 
 #include "dptk/control/health/job_state.hpp"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <optional>
 #include <utility>
 
@@ -9,6 +12,16 @@
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE JobState::~JobState() {
+    if (failure_descriptor_ >= 0) ::close(failure_descriptor_);
+}
+
+DPTK_INLINE int JobState::failure_descriptor() {
+    const std::lock_guard lock(mutex_);
+    if (failure_descriptor_ < 0) failure_descriptor_ = ::eventfd(failed_ ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return failure_descriptor_;
+}
 
 DPTK_INLINE void JobState::fail(FailureCause cause, Failure kind) {
     std::vector<std::weak_ptr<FailureListener>> subscribers;
@@ -18,6 +31,7 @@ DPTK_INLINE void JobState::fail(FailureCause cause, Failure kind) {
         cause_ = std::move(cause);
         kind_ = kind;
         failed_ = true;
+        if (failure_descriptor_ >= 0) static_cast<void>(::eventfd_write(failure_descriptor_, 1));
         subscribers.swap(subscribers_);
     }
     changed_.notify_all();
