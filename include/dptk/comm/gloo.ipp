@@ -36,7 +36,7 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     GlooOptions options{.rank = request.launch.rank,
                         .size = request.launch.world_size,
                         .store = std::move(job.store),
-                        .interface = request.network_interface,
+                        .interface = job.network_interface,
                         .timeout = request.timeout,
                         .control = job.control,
                         .hosts = std::move(job.hosts)};

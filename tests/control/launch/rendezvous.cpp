@@ -5,10 +5,15 @@
 #include <dptk/control/store/in_process_store.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -38,7 +43,57 @@ std::vector<std::string> meet(const std::vector<dptk::detail::RendezvousOptions>
     return result;
 }
 
+/// A store whose client has a connection with these addresses.
+class ConnectedStore final : public dptk::Store {
+  public:
+    ConnectedStore(std::shared_ptr<dptk::Store> inner, dptk::StoreConnection connection)
+        : inner_(std::move(inner)), connection_(std::move(connection)) {}
+
+    void set(std::string_view key, std::string_view value) override { inner_->set(key, value); }
+    std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+        return inner_->get(key, timeout);
+    }
+    std::optional<std::string> find(std::string_view key) override { return inner_->find(key); }
+    std::int64_t add(std::string_view key, std::int64_t amount) override { return inner_->add(key, amount); }
+    std::string compare_and_set(std::string_view key, std::string_view expected,
+                                std::string_view desired) override {
+        return inner_->compare_and_set(key, expected, desired);
+    }
+    void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override {
+        inner_->wait(keys, timeout);
+    }
+    bool erase(std::string_view key) override { return inner_->erase(key); }
+    void set_last_will(std::string_view key, std::string_view value) override {
+        inner_->set_last_will(key, value);
+    }
+    std::shared_ptr<dptk::Store> clone() override { return inner_->clone(); }
+    dptk::StoreConnection connection() override { return connection_; }
+
+  private:
+    std::shared_ptr<dptk::Store> inner_;
+    dptk::StoreConnection connection_;
+};
+
 }  // namespace
+
+TEST_CASE("the address of a rank is that of its connection to the store") {
+    // Ranks 0 and 1 are on the host of the store.
+    const std::vector<dptk::StoreConnection> connections = {
+        {}, {"127.0.0.1", "127.0.1.1"}, {"10.0.0.2", "10.0.0.1"}, {"fd00::3", "fd00::1"}};
+    const std::vector<std::string> expected = {"10.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::3"};
+    const auto shared = std::make_shared<dptk::InProcessStore>();
+    std::vector<std::jthread> threads;
+    std::mutex mutex;
+    for (int rank = 0; rank < 4; ++rank) {
+        threads.emplace_back([&, rank] {
+            ConnectedStore store(shared->clone(), connections[static_cast<std::size_t>(rank)]);
+            const dptk::detail::Peers peers =
+                dptk::detail::rendezvous(store, {.rank = rank, .world_size = 4});
+            const std::lock_guard lock(mutex);
+            CHECK(peers.addresses == expected);
+        });
+    }
+}
 
 TEST_CASE("the rendezvous completes, in whatever order the ranks connect") {
     for (const auto& result :

@@ -45,6 +45,8 @@ class PrefixStore final : public Store {
 
     [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
+    [[nodiscard]] StoreConnection connection() override { return inner_->connection(); }
+
   private:
     [[nodiscard]] std::string full_key(std::string_view key) const;
 

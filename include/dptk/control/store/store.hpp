@@ -29,6 +29,14 @@ inline constexpr std::size_t max_store_key_bytes = 1024;
 /// The longest value that a store accepts, in bytes.
 inline constexpr std::size_t max_store_value_bytes = std::size_t{1} << 20;
 
+/// The numeric addresses of the two ends of a client's connection to its store; empty without a connection.
+struct StoreConnection {
+    std::string own = {};     ///< The address of this process.
+    std::string server = {};  ///< The address of the process that serves the store, as seen from here.
+
+    friend bool operator==(const StoreConnection&, const StoreConnection&) = default;
+};
+
 /// Interface of key-value stores. Several threads may call a store, but calls are executed one at a time: a
 /// get() that waits blocks the calls of other threads, so a thread that waits should use its own clone().
 /// No call is collective. All calls throw PeerLostError if the store is lost, and ArgumentError if a key is
@@ -74,6 +82,10 @@ class Store {
 
     /// Returns another client of the same store, for use by another thread.
     [[nodiscard]] virtual std::shared_ptr<Store> clone() = 0;
+
+    /// Returns the addresses of this client's connection, at which the ranks of several hosts reach each
+    /// other.
+    [[nodiscard]] virtual StoreConnection connection() { return {}; }
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -87,6 +87,8 @@ class TcpStore final : public Store {
     /// Opens another connection to the server. Throws PeerLostError if this client's connection has failed.
     [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
+    [[nodiscard]] DPTK_INLINE StoreConnection connection() override;
+
   private:
     /// A StoreReply that owns its text.
     struct Answer {

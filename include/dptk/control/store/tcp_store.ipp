@@ -206,6 +206,11 @@ DPTK_INLINE void TcpStore::set_last_will(std::string_view key, std::string_view 
     has_will_ = !key.empty();
 }
 
+DPTK_INLINE StoreConnection TcpStore::connection() {
+    const std::lock_guard lock(mutex_);
+    return {socket_.local_address().host, socket_.peer_address().host};
+}
+
 DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
     const std::lock_guard lock(mutex_);
     check_alive();

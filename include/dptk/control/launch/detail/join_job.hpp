@@ -19,6 +19,9 @@ struct JoinedJob {
     std::shared_ptr<Store> store = nullptr;
     /// The host of each process, by rank; empty in a job of one process.
     std::vector<std::string> hosts = {};
+    /// The network interface of the request or, in a job of several hosts without one, the address at which
+    /// other hosts reach this one. Empty if unknown.
+    std::string network_interface = {};
 };
 
 /// Performs the rendezvous that `request` describes, and creates the control plane with the store, the time

@@ -22,10 +22,13 @@ struct RendezvousOptions {
     std::string where = "the store";
 };
 
-/// The description and the host of each process, by rank.
+/// The description, the host and the address of each process, by rank.
 struct Peers {
     std::vector<std::string> labels;
     std::vector<std::string> hosts;
+    /// The address at which other hosts reach the process: that of its connection to the store or, on the
+    /// host of the store, that of the store as another host sees it. Empty if unknown, as on one host.
+    std::vector<std::string> addresses;
 };
 
 /// What a process publishes about itself.
@@ -34,6 +37,8 @@ struct PeerInfo {
     int world_size = 1;
     std::string version;
     std::string host;
+    /// The ends of its connection to the store; empty if they are loopback addresses.
+    StoreConnection connection;
     std::string label;
 
     friend bool operator==(const PeerInfo&, const PeerInfo&) = default;

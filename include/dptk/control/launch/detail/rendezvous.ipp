@@ -20,7 +20,9 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string PeerInfo::to_line() const {
-    return text(rank, ' ', world_size, ' ', version, ' ', host, ' ', label);
+    const auto word = [](const std::string& address) { return address.empty() ? "-" : address; };
+    return text(rank, ' ', world_size, ' ', version, ' ', host, ' ', word(connection.own), ' ',
+                word(connection.server), ' ', label);
 }
 
 DPTK_INLINE std::optional<PeerInfo> PeerInfo::parse(std::string_view line) {
@@ -29,6 +31,10 @@ DPTK_INLINE std::optional<PeerInfo> PeerInfo::parse(std::string_view line) {
     if (!parse_number(next_word(line), peer.world_size)) return std::nullopt;
     peer.version = next_word(line);
     peer.host = next_word(line);
+    for (std::string* address : {&peer.connection.own, &peer.connection.server}) {
+        *address = next_word(line);
+        if (*address == "-") address->clear();
+    }
     peer.label = line;
     return peer;
 }
@@ -109,7 +115,8 @@ class Rendezvous {
     Rendezvous(Store& store, RendezvousOptions options)
         : store_(store),
           options_(std::move(options)),
-          self_{options_.rank, options_.world_size, job_version(), host_word(), process_label()} {}
+          self_{options_.rank, options_.world_size,         job_version(),
+                host_word(),   outward(store.connection()), process_label()} {}
 
     [[nodiscard]] Peers run() {
         const std::int64_t number = store_.add("arrivals", 1);
@@ -232,6 +239,7 @@ class Rendezvous {
 
     [[nodiscard]] Peers peers_from(std::string_view table) const {
         Peers peers;
+        std::string server;
         while (!table.empty()) {
             const std::size_t end = table.find('\n');
             const std::optional<PeerInfo> peer = PeerInfo::parse(table.substr(0, end));
@@ -243,8 +251,21 @@ class Rendezvous {
             }
             peers.labels.push_back(peer->label);
             peers.hosts.push_back(peer->host);
+            peers.addresses.push_back(peer->connection.own);
+            if (server.empty()) server = peer->connection.server;
+        }
+        for (std::string& address : peers.addresses) {
+            if (address.empty()) address = server;
         }
         return peers;
+    }
+
+    /// Returns the addresses without loopback addresses, at which other hosts reach nobody.
+    [[nodiscard]] static StoreConnection outward(StoreConnection connection) {
+        for (std::string* address : {&connection.own, &connection.server}) {
+            if (address->starts_with("127.") || *address == "::1") address->clear();
+        }
+        return connection;
     }
 
     Store& store_;
