@@ -6,9 +6,9 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Returns if the call of dptk for which this thread is in the transport may go on, or if there is none.
-/// Otherwise throws: TimeoutError if the call's time limit has passed, PeerLostError, with the cause, if
-/// another rank has failed. A transport that polls calls it between two polls. Does not block.
+/// Throws if the call of dptk that this thread executes has to end: TimeoutError if its time limit has
+/// passed, PeerLostError, with the cause, if another rank has failed. Otherwise returns, also outside a call
+/// of dptk. A transport that polls calls it between two polls. Does not block.
 void check_call();
 
 /// Blocks until data can be read from the file descriptor, or its other end is closed. Throws as check_call()

@@ -7,7 +7,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Waits between two polls: yields up to 64 times, then sleeps for 10 microseconds, doubling up to 1 millisecond.
+/// Waits between two polls: yields up to 64 times, then sleeps for 10 microseconds, doubling up to 1
+/// millisecond.
 class Backoff {
   public:
     void operator()();

@@ -45,6 +45,9 @@ struct InterfaceAddress {
 /// are not valid on other hosts.
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
+/// Returns whether a numeric address is a loopback address, at which other hosts do not reach this one.
+[[nodiscard]] bool is_loopback(const std::string& address);
+
 /// Returns the address at which the processes of this host reach each other: "127.0.0.1", or "::1" if the
 /// loopback interface has only this address.
 [[nodiscard]] std::string loopback_address();

@@ -79,6 +79,10 @@ DPTK_INLINE std::vector<InterfaceAddress> interface_addresses() {
     return found;
 }
 
+DPTK_INLINE bool is_loopback(const std::string& address) {
+    return address.starts_with("127.") || address == "::1";
+}
+
 DPTK_INLINE std::string loopback_address() {
     const std::vector<InterfaceAddress> addresses = interface_addresses();
     const auto has = [&](const char* address) {

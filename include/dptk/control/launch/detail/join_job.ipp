@@ -48,12 +48,10 @@ DPTK_INLINE JoinedJob join_job(const JobRequest& request, ControlPlaneOptions pl
         plane.peers = std::move(peers.labels);
         plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
         if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
-        plane.network_interface = job.network_interface;
-        job.control = join_control_plane(std::move(plane), job_state, request.heartbeat_timeout);
-    } else {
-        plane.network_interface = job.network_interface;
-        job.control = ControlPlane::make(std::move(plane), job_state);
     }
+    plane.network_interface = job.network_interface;
+    job.control = job.store ? join_control_plane(std::move(plane), job_state, request.heartbeat_timeout)
+                            : ControlPlane::make(std::move(plane), job_state);
     add_terminate_listener(job.control);
     return job;
 }

@@ -263,7 +263,7 @@ class Rendezvous {
     /// Returns the addresses without loopback addresses, at which other hosts reach nobody.
     [[nodiscard]] static StoreConnection outward(StoreConnection connection) {
         for (std::string* address : {&connection.own, &connection.server}) {
-            if (address->starts_with("127.") || *address == "::1") address->clear();
+            if (is_loopback(*address)) address->clear();
         }
         return connection;
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dptk/control/launch/detail/slurm_hostlist.hpp"
+#include "dptk/control/net/host.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
@@ -152,7 +153,7 @@ class RendezvousStoreOpener {
     /// address; otherwise an empty string, which means all interfaces.
     [[nodiscard]] std::string bind_address(const std::string& host) const {
         if (!request_.bind_address.empty()) return request_.bind_address;
-        const bool loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
+        const bool loopback = host == "localhost" || is_loopback(host);
         return loopback ? host : "";
     }
 
