@@ -21,6 +21,7 @@
 #include "dptk/control/launch/job_request.ipp"
 #include "dptk/control/launch/launcher.ipp"
 #include "dptk/control/net/host.ipp"
+#include "dptk/control/net/interface.ipp"
 #include "dptk/control/net/reserved_port.ipp"
 #include "dptk/control/net/socket.ipp"
 #include "dptk/control/process/awake_clock.ipp"

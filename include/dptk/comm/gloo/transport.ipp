@@ -11,6 +11,7 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/net/host.hpp"
+#include "dptk/control/net/interface.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
