@@ -9,6 +9,7 @@
 #include "dptk/core/detail/instruction_set.ipp"
 #include "dptk/core/detail/number_text.ipp"
 #include "dptk/core/detail/parse.ipp"
+#include "dptk/core/detail/siphash.ipp"
 #include "dptk/core/detail/suggestion.ipp"
 #include "dptk/core/detail/text.ipp"
 #include "dptk/core/error.ipp"
