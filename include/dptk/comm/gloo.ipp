@@ -21,14 +21,6 @@ DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
     return request.launch.world_size > 1 || request.backend == "gloo" ? Fit::possible : Fit::none;
 }
 
-/// Derives the rendezvous method from the launcher if the program does not specify one.
-[[nodiscard]] DPTK_INLINE JobRequest with_method(JobRequest request) {
-    if (request.store || request.method.rendezvous != RendezvousKind::none) return request;
-    request.method.rendezvous =
-        request.launch.launcher == Launcher::slurm ? RendezvousKind::slurm : RendezvousKind::env;
-    return request;
-}
-
 DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     const JobRequest request = with_method(asked);
     const auto job_state = std::make_shared<JobState>();

@@ -24,6 +24,9 @@ struct JoinedJob {
     std::string network_interface = {};
 };
 
+/// Returns the request with the launcher's rendezvous method, if the program specifies none.
+[[nodiscard]] JobRequest with_method(JobRequest request);
+
 /// Performs the rendezvous that `request` describes, and creates the control plane with the store, the time
 /// limit and the names of the processes. An uncaught exception of this process is reported to the others.
 /// Collective; blocks. Throws as open_rendezvous_store() and rendezvous() do.

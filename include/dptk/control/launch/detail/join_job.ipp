@@ -27,6 +27,13 @@ namespace DPTK_NAMESPACE::detail {
     return detail::contains(own_addresses(), address);
 }
 
+DPTK_INLINE JobRequest with_method(JobRequest request) {
+    if (request.store || request.method.rendezvous != RendezvousKind::none) return request;
+    request.method.rendezvous =
+        request.launch.launcher == Launcher::slurm ? RendezvousKind::slurm : RendezvousKind::env;
+    return request;
+}
+
 DPTK_INLINE JoinedJob join_job(const JobRequest& request, ControlPlaneOptions plane,
                                const std::shared_ptr<JobState>& job_state) {
     const LaunchEnvironment& launch = request.launch;
