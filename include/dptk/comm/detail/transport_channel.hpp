@@ -143,6 +143,7 @@ class TransportChannel final : public ChannelBase {
         } else if constexpr (HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
             abort_job_on_error([&] {
+                const CallWaits waits(*job_state());
                 work = std::make_shared<TrackedWork>(transport().start(message), executor_->job.control,
                                                      message_tracker(), pack(message), message.timeout,
                                                      nullptr, at_failure);

@@ -58,9 +58,17 @@ class ShmTransport {
     /// Connects the ranks. Collective. Throws ArgumentError on all ranks if any rank sets DPTK_SHM to
     /// something other than 0 or 1, or a number of processors below 1.
     explicit ShmTransport(Inner inner, const ShmOptions& options = {})
-        : ShmTransport(std::move(inner),
-                       detail::fnv1a(options.host.empty() ? detail::host_identity() : options.host), options,
-                       {}) {}
+        : ShmTransport(std::move(inner), host_of(options), options, {}) {}
+
+    /// Connects the ranks of a transport of your own, whose processes report failures to each other through
+    /// the init method or the store of `job`, as in BasicCommunicator's constructor. Collective.
+    ShmTransport(Inner inner, const ShmOptions& options, const InitOptions& job)
+        requires(!detail::HasControl<Inner>)
+        : ShmTransport{detail::control_of(inner, job), std::move(inner), options} {}
+
+    /// Connects the ranks of a job that has a control plane: for dptk's own transports.
+    ShmTransport(std::shared_ptr<detail::ControlPlane> control, Inner inner, const ShmOptions& options = {})
+        : ShmTransport(std::move(inner), host_of(options), options, {.control = std::move(control)}) {}
 
     [[nodiscard]] int rank() const { return inner_->rank(); }
     [[nodiscard]] int size() const { return inner_->size(); }
@@ -194,6 +202,10 @@ class ShmTransport {
           host_(host),
           cpu_budget_(from.cpu_budget) {
         if (size() > 1) connect(std::move(from.allocations));
+    }
+
+    [[nodiscard]] static std::uint64_t host_of(const ShmOptions& options) {
+        return detail::fnv1a(options.host.empty() ? detail::host_identity() : options.host);
     }
 
     template <class T>

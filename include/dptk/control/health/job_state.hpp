@@ -32,7 +32,7 @@ class FailureListener {
 /// Where a failure originated: in this process, on another rank, or in a deadline of this process.
 enum class Failure : std::uint8_t { local, remote, deadline };
 
-class JobState {
+class JobState : public std::enable_shared_from_this<JobState> {
   public:
     JobState() = default;
     ~JobState();
