@@ -172,6 +172,20 @@ TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank
     });
 }
 
+TEST_CASE("counts of all_to_all that do not fit name the sender and both sizes") {
+    const test::Alarm alarm(60);
+    test::on_groups({.size = 2}, [](dptk::ProcessGroup& group) {
+        const std::vector<std::size_t> sent(2, 3);
+        const std::vector<std::size_t> received{group.rank() == 1 ? 4U : 3U, 3};
+        std::vector<int> out(6);
+        std::vector<int> in(group.rank() == 1 ? 7U : 6U);
+        const std::string message =
+            test::message_of<dptk::Error>([&] { group.all_to_all(out, in, sent, received); });
+        if (group.rank() == 1) CHECK(message == "rank 0 sends 12 bytes to rank 1, which expects 16 bytes");
+        static_cast<void>(test::message_of<dptk::Error>([&] { group.barrier(); }));
+    });
+}
+
 TEST_CASE("strangers that connect, send garbage, or say nothing cost a bounded amount and change nothing") {
     const test::Alarm alarm(60);
     const test::Job job{.size = 2};

@@ -53,8 +53,8 @@ TEST_CASE("shared memory over TCP takes the options of the job, whose failures e
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < job.size; ++rank) {
         threads.emplace_back([&, rank] {
-            dptk::ProcessGroup group = dptk::ShmCommunicator<TcpTransport>(
-                dptk::ShmTransport(TcpTransport(job.options(rank)), {}, {.timeout = 60s, .store = job.store}));
+            dptk::ProcessGroup group = dptk::ShmCommunicator<TcpTransport>(dptk::ShmTransport(
+                TcpTransport(job.options(rank)), {}, {.timeout = 60s, .store = job.store}));
             std::vector<float> data(10'000, 1.0F);
             group.all_reduce(data);
             CHECK(data[9'999] == 3.0F);

@@ -51,10 +51,11 @@ class TcpConnection {
     /// false if the connection has ended.
     [[nodiscard]] bool receive(std::span<std::byte> workspace, TcpReader& reader);
 
-    /// The header whose data is arriving, and the number of bytes that have arrived.
-    [[nodiscard]] const TcpHeader& current() const noexcept { return header_; }
+    /// Whether the last receive() has received anything.
+    [[nodiscard]] bool has_received() const noexcept { return has_received_; }
+
+    /// How many bytes of the arriving data have arrived.
     [[nodiscard]] std::size_t arrived() const noexcept { return header_.bytes - data_left_; }
-    [[nodiscard]] bool is_in_data() const noexcept { return data_left_ != 0; }
 
     /// Stores the rest of the arriving data at `target`.
     void redirect(std::byte* target) noexcept { target_ = target; }
@@ -86,13 +87,14 @@ class TcpConnection {
 
     Socket socket_;
     std::deque<Output> queue_;
-    std::size_t sent_ = 0;  // of the first in the queue
+    std::size_t sent_ = 0;  // bytes of the first output in the queue
     std::array<std::byte, sizeof(TcpHeader)> header_bytes_;
     std::size_t header_arrived_ = 0;
     TcpHeader header_;
     std::size_t data_left_ = 0;
     std::byte* target_ = nullptr;
     bool is_invalid_ = false;  // a header was
+    bool has_received_ = false;
     std::string problem_;
 };
 

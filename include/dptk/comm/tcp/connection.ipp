@@ -50,6 +50,7 @@ DPTK_INLINE bool TcpConnection::flush() {
 
 DPTK_INLINE bool TcpConnection::receive(std::span<std::byte> workspace, TcpReader& reader) {
     constexpr std::size_t most = std::size_t{4} << 20;  // then other connections have their turn
+    has_received_ = false;
     for (std::size_t total = 0; total < most && !is_invalid_;) {
         std::array<iovec, 2> parts;
         std::size_t count = 0;
@@ -61,6 +62,7 @@ DPTK_INLINE bool TcpConnection::receive(std::span<std::byte> workspace, TcpReade
         if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
         if (received <= 0) return end(received == 0 ? 0 : errno);
         const auto bytes = static_cast<std::size_t>(received);
+        has_received_ = true;
         const std::size_t placed = std::min(bytes, direct);
         if (placed != 0) take_data(placed, reader);
         if (!parse(workspace.first(bytes - placed), reader)) return false;

@@ -38,7 +38,7 @@ class TcpHandshake {
     /// Starts a handshake with the rank `peer`, to which this rank has connected.
     [[nodiscard]] static TcpHandshake connect(const TcpIdentity& self, int peer);
 
-    /// Starts a handshake with whoever has connected to this rank.
+    /// Starts a handshake with a process that has connected to this rank.
     [[nodiscard]] static TcpHandshake accept(const TcpIdentity& self);
 
     /// The number of bytes that receive() needs next; 0 if none.

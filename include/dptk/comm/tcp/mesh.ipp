@@ -315,11 +315,9 @@ DPTK_INLINE bool TcpMesh::fits(const TcpReceive& message, int from, const TcpHea
 DPTK_INLINE std::exception_ptr TcpMesh::mismatch(int from, const TcpHeader& found,
                                                  const TcpReceive& message) const {
     const TcpHeader& expected = message.header;
-    if (found.bytes == expected.bytes && found.call_number == expected.call_number &&
-        found.call_hash == expected.call_hash) {
-        return nullptr;
-    }
-    if (expected.tag == collective_message) return differing_calls(from, found, expected);
+    if (found.call_number != expected.call_number || found.call_hash != expected.call_hash)
+        return differing_calls(from, found, expected);
+    if (found.bytes == expected.bytes) return nullptr;
     return std::make_exception_ptr(wrong_size(rank_in(expected.group, from), text(found.bytes, " bytes"),
                                               rank_in(expected.group, options_.rank), expected.bytes));
 }
@@ -410,15 +408,18 @@ DPTK_INLINE void TcpMesh::end_data(Peer& from, const TcpHeader& header) {
 }
 
 DPTK_INLINE void TcpMesh::ask() {
+    std::set<int> asked;
     for (const auto& [id, group] : groups_) {
         for (const TcpReceive* const message : group.wanted) {
             if (message->header.tag != collective_message || !peer(message->peer).connection) continue;
             TcpHeader question = message->header;
             question.kind = TcpKind::question;
             peer(message->peer).connection->push(question);
-            flush(peer(message->peer));
-            if (broken_) return;
+            asked.insert(message->peer);
         }
+    }
+    for (const int rank : asked) {
+        if (peer(rank).connection) flush(peer(rank));
     }
 }
 
@@ -545,7 +546,8 @@ DPTK_INLINE void TcpMesh::open(Peer& to, Socket socket) {
         if (group.is_closed && detail::contains(group.ranks, to.rank))
             to.connection->push({.group = id, .kind = TcpKind::leave});
     }
-    for (TcpSend* const message : std::exchange(to.unsent, {})) send(to, *message);
+    for (TcpSend* const message : to.unsent) send(to, *message);
+    to.unsent.clear();
     flush(to);
 }
 
@@ -565,15 +567,22 @@ DPTK_INLINE void TcpMesh::flush(Peer& to) {
 
 DPTK_INLINE void TcpMesh::lose(Peer& from) {
     // What the other rank has sent before it closed the connection still arrives.
-    while (!from.has_left && from.connection->receive(workspace_, from)) {
-    }
+    do {
+        static_cast<void>(from.connection->receive(workspace_, from));
+    } while (!from.has_left && from.connection->has_received());
     if (!from.has_left) {
         return break_all(
             std::make_exception_ptr(PeerLostError(text("rank ", options_.rank, ": lost the connection to ",
                                                        label(from.rank), ": ", from.connection->problem()),
                                                   {.peer = from.rank})));
     }
-    from.connection->abandon(lost(from.rank));
+    const std::exception_ptr has_left = lost(from.rank);
+    std::erase_if(granted_, [&](const auto& entry) {
+        if (entry.first.first != from.rank) return false;
+        entry.second->complete(has_left);
+        return true;
+    });
+    from.connection->abandon(has_left);
     from.connection.reset();
 }
 
