@@ -3,7 +3,7 @@
 include_guard()
 
 # The available transports between processes.
-set(DPTK_TRANSPORTS)
+set(DPTK_TRANSPORTS dptk::dptk)
 foreach(transport mpi gloo)
     if(TARGET dptk::${transport})
         list(APPEND DPTK_TRANSPORTS dptk::${transport})
@@ -51,8 +51,8 @@ endfunction()
 #     [WAITS] [OWN_HEADERS])
 # Adds the doctest program of tests/<name>/*.cpp, or of SOURCES, which runs in one process.
 #   UNITY        compiles the files as one, which is faster if they share expensive headers
-#   RANKS        also runs it on ranks that a launcher starts: four over MPI and Gloo, in groups of 1, 2, 3 and 4, and three
-#                over an MPI with the thread level MPI_THREAD_FUNNELED
+#   RANKS        also runs it on ranks that a launcher starts: four over MPI, TCP and Gloo, in groups of 1, 2, 3 and 4, and
+#                three over an MPI with the thread level MPI_THREAD_FUNNELED
 #   OPTIMIZED    adds it to the test suite `launched` as well
 #   WAITS        the tests spend most of their time waiting: see dptk_tests_wait
 #   OWN_HEADERS  does not use the precompiled headers, which conflict with another library's macros
@@ -100,12 +100,18 @@ function(dptk_add_test name)
             DPTK_TEST_MPI=funneled DPTK_PROCESSORS=64 OMPI_MCA_btl_vader_single_copy_mechanism=none)
         dptk_use_few_dtypes(${name}.funneled.mpi.3)
     endif()
-    if(TARGET dptk::gloo AND TARGET dptk-run)
-        add_test(NAME ${name}.gloo.4 COMMAND dptk-run --nproc-per-node 4 -- $<TARGET_FILE:test_${name}>)
-        set_tests_properties(${name}.gloo.4 PROPERTIES
-            TIMEOUT 900 LABELS gloo PROCESSORS 2 ENVIRONMENT "DPTK_TEST_RANKS=groups;DPTK_PROCESSORS=1")
-        dptk_use_few_dtypes(${name}.gloo.4)
-        dptk_tests_wait(${name}.gloo.4)
+    if(TARGET dptk-run)
+        foreach(transport tcp gloo)
+            if(transport STREQUAL "gloo" AND NOT TARGET dptk::gloo)
+                continue()
+            endif()
+            set(test ${name}.${transport}.4)
+            add_test(NAME ${test} COMMAND dptk-run --nproc-per-node 4 -- $<TARGET_FILE:test_${name}>)
+            set_tests_properties(${test} PROPERTIES TIMEOUT 900 LABELS ${transport} PROCESSORS 2
+                ENVIRONMENT "DPTK_BACKEND=${transport};DPTK_TEST_RANKS=groups;DPTK_PROCESSORS=1")
+            dptk_use_few_dtypes(${test})
+            dptk_tests_wait(${test})
+        endforeach()
     endif()
 endfunction()
 

@@ -35,3 +35,4 @@ const FunneledMpi funneled_mpi;
 #ifdef DPTK_WITH_GLOO
 #include <dptk/comm/gloo.hpp>
 #endif
+#include <dptk/comm/tcp.hpp>
