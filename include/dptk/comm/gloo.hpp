@@ -21,7 +21,8 @@ using GlooCommunicator = BasicCommunicator<GlooTransport>;
 namespace detail {
 
 /// Returns how well Gloo fits the job: best if the program specifies a rendezvous, or if torchrun or dptk-run
-/// has started the ranks. Gloo does not fit a rendezvous by MPI.
+/// has started the ranks. Gloo does not fit a rendezvous by MPI. A program that includes <dptk/comm/tcp.hpp>
+/// uses Gloo only if it asks for this backend.
 [[nodiscard]] Fit gloo_fit(const JobRequest& request);
 
 [[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& asked);

@@ -10,6 +10,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
+    if (is_tcp_available() && request.backend != "gloo") return Fit::none;
     if (request.method.rendezvous == RendezvousKind::mpi) return Fit::none;
     if (request.store || request.method.rendezvous != RendezvousKind::none) return Fit::natural;
     switch (request.launch.launcher) {

@@ -45,7 +45,7 @@ namespace DPTK_NAMESPACE::detail {
                                   ? ". For MPI, srun needs --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)"
                                   : "";
     return start + "no transport in this program supports that launcher" + registered +
-           include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
+           include_advice(by_mpi ? "mpi.hpp" : "tcp.hpp") + slurm;
 }
 
 /// Returns the registered transport that fits best, or nullopt if none fits. If the request names a backend,

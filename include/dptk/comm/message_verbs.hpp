@@ -3,7 +3,7 @@
 ///
 /// Only the sender and the receiver of a message make calls. Messages from one rank to another that have the
 /// same tag arrive in the order in which they were sent. The receiver's buffer must have exactly as many
-/// bytes as the message, or be an empty std::vector. Over threads, MPI and Gloo, messages are independent of
+/// bytes as the message, or be an empty std::vector. Over threads, MPI, TCP and Gloo, messages are independent of
 /// collectives that run in the background. A transport that provides only send and recv executes messages in
 /// order, after all operations that were started earlier. If two ranks exchange messages over such a
 /// transport, one must send first and the other must receive first.

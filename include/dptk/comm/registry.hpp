@@ -71,6 +71,9 @@ namespace detail {
 /// Returns whether the program includes <dptk/comm/mpi.hpp>.
 [[nodiscard]] bool is_mpi_available();
 
+/// Returns whether the program includes <dptk/comm/tcp.hpp>.
+[[nodiscard]] bool is_tcp_available();
+
 /// Returns whether the program includes <dptk/comm/gloo.hpp>.
 [[nodiscard]] bool is_gloo_available();
 

@@ -33,6 +33,10 @@ DPTK_INLINE bool is_mpi_available() {
     return detail::find_transport(registered_transports(), "mpi") != nullptr;
 }
 
+DPTK_INLINE bool is_tcp_available() {
+    return detail::find_transport(registered_transports(), "tcp") != nullptr;
+}
+
 DPTK_INLINE bool is_gloo_available() {
     return detail::find_transport(registered_transports(), "gloo") != nullptr;
 }

@@ -1,5 +1,5 @@
 /// Shared-memory communication between the ranks of one host, on top of any transport between hosts. Groups
-/// over MPI and Gloo use it by default; DPTK_SHM=0 disables it.
+/// over MPI, TCP and Gloo use it by default; DPTK_SHM=0 disables it.
 #pragma once
 
 #include "dptk/comm/communicator.hpp"
