@@ -1,6 +1,7 @@
 // Tests specific to the Gloo transport: large sums, messages, duplicates, options.
 #include <dptk/comm/communicator.hpp>
 #include <dptk/comm/detail/channel.hpp>
+#include <dptk/control/net/interface.hpp>
 
 #include <algorithm>
 #include <cmath>
