@@ -254,6 +254,9 @@ TEST_CASE("one rank needs no store and makes no connections") {
     CHECK(data[0] == 3.0);
     CHECK_THROWS_WITH_AS(alone.send(test::buffer(data), 0, 0),
                          "rank 0 of 1: invalid peer 0: expected another rank", dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(alone.send(test::buffer(data), dptk::any_rank, 0),
+                         "rank 0: cannot send to rank -1 with the tag 0: expected 0 or more",
+                         dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(TcpTransport({.rank = 2, .size = 2}),
                          "TCP: invalid rank 2 of 2: expected 0 to size - 1", dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(TcpTransport({.rank = 1, .size = 2}),

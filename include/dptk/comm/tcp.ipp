@@ -57,7 +57,8 @@ DPTK_INLINE std::unique_ptr<Channel> create_tcp_subgroup(const SubgroupRequest& 
                              .timeout = request.identity.timeout,
                              .hosts = request.hosts};
     return std::make_unique<TransportChannel<ShmTransport<TcpTransport>>>(
-        ShmTransport(control, TcpFactory::make(options, control, "")), request.job, request.identity);
+        ShmTransport(control, TcpFactory::make(options, control, "", request.identity.ranks)), request.job,
+        request.identity);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -95,6 +95,8 @@ class TcpConnector {
     void advance_attempt(int rank);
     void fail_attempt(int rank, Attempt& attempt);
     void open(int rank, Socket socket);
+    void erase_guest(std::map<std::uint32_t, TcpPending>::iterator guest) noexcept;
+    void end_pending(Attempt& attempt) noexcept;
 
     const TcpEvents& events_;
     const std::chrono::milliseconds timeout_;

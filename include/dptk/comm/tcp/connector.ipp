@@ -64,8 +64,19 @@ DPTK_INLINE void TcpConnector::advance() {
 }
 
 DPTK_INLINE void TcpConnector::clear() noexcept {
+    for (auto& [rank, attempt] : attempts_) end_pending(attempt);
     attempts_.clear();
-    guests_.clear();
+    while (!guests_.empty()) erase_guest(guests_.begin());
+}
+
+DPTK_INLINE void TcpConnector::erase_guest(std::map<std::uint32_t, TcpPending>::iterator guest) noexcept {
+    events_.remove(guest->second.socket().number());
+    guests_.erase(guest);
+}
+
+DPTK_INLINE void TcpConnector::end_pending(Attempt& attempt) noexcept {
+    if (attempt.pending) events_.remove(attempt.pending->socket().number());
+    attempt.pending.reset();
 }
 
 DPTK_INLINE void TcpConnector::accept_all() {
@@ -78,10 +89,10 @@ DPTK_INLINE void TcpConnector::accept_all() {
                                     ": raise the limit of open files (ulimit -n)"));
         }
         Socket socket{FileDescriptor(number)};
-        socket.set_up_connection();
         events_.add(number, EPOLLIN, {TcpEvent::Kind::guest, next_guest_});
         guests_.emplace(next_guest_++, TcpPending::accept(self_, std::move(socket)));
-        if (guests_.size() > most_guests) guests_.erase(guests_.begin());
+        const auto most = std::max(most_guests, 2 * static_cast<std::size_t>(self_.size));
+        if (guests_.size() > most) erase_guest(guests_.begin());
     }
 }
 
@@ -94,19 +105,17 @@ DPTK_INLINE void TcpConnector::advance_guest(std::uint32_t number) {
         return events_.change(guest.socket().number(), guest.wants_output() ? EPOLLOUT : EPOLLIN,
                               {TcpEvent::Kind::guest, number});
     }
-    if (state != TcpHandshake::State::verified) {
-        guests_.erase(found);
-        return;
-    }
+    if (state != TcpHandshake::State::verified) return erase_guest(found);
     const int rank = guest.handshake().peer();
     // If two ranks connect to each other at the same time, the connection of the lower rank remains.
     const auto own = attempts_.find(rank);
     const bool is_busy = own != attempts_.end() && own->second.pending && self_.rank < rank;
     const bool accepts = !is_busy && !owner_.is_closed_to(rank);
     guest.answer(accepts);
+    if (!accepts) return erase_guest(found);
     Socket socket = std::move(guest).release();
     guests_.erase(found);
-    if (accepts) open(rank, std::move(socket));
+    open(rank, std::move(socket));
 }
 
 DPTK_INLINE void TcpConnector::advance_attempt(int rank) {
@@ -125,13 +134,14 @@ DPTK_INLINE void TcpConnector::advance_attempt(int rank) {
             events_.add(attempt.pending->socket().number(), EPOLLOUT, event);
     }
     TcpPending& pending = *attempt.pending;
+    if (attempt.deadline.passed()) pending.expire();
     switch (pending.advance()) {
         case TcpHandshake::State::reading:
             return events_.change(pending.socket().number(), pending.wants_output() ? EPOLLOUT : EPOLLIN,
                                   event);
         case TcpHandshake::State::accepted: return open(rank, std::move(pending).release());
         case TcpHandshake::State::busy:
-            attempt.pending.reset();
+            end_pending(attempt);
             attempt.not_before = Clock::now() + attempt.pause;
             return;
         case TcpHandshake::State::verified:
@@ -147,7 +157,7 @@ DPTK_INLINE void TcpConnector::fail_attempt(int rank, Attempt& attempt) {
     const std::string problem = text("rank ", self_.rank, ": cannot connect to ", owner_.label(rank), " at ",
                                      where.text(), ": ", attempt.pending->problem());
     attempt.refusals = attempt.pending->is_refused() ? attempt.refusals + 1 : 0;
-    attempt.pending.reset();
+    end_pending(attempt);
     if (attempt.refusals >= most_refusals * hosts.size())
         throw PeerLostError(text(problem, ": it has ended, or closed its groups"), {.peer = rank});
     if (attempt.deadline.passed())
@@ -160,7 +170,10 @@ DPTK_INLINE void TcpConnector::fail_attempt(int rank, Attempt& attempt) {
 }
 
 DPTK_INLINE void TcpConnector::open(int rank, Socket socket) {
-    attempts_.erase(rank);
+    if (const auto own = attempts_.find(rank); own != attempts_.end()) {
+        end_pending(own->second);
+        attempts_.erase(own);
+    }
     events_.change(socket.number(), EPOLLIN, {TcpEvent::Kind::connection, static_cast<std::uint32_t>(rank)});
     owner_.open(rank, std::move(socket));
 }

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -36,6 +37,10 @@ class TcpEvents {
 
     /// Changes for what the descriptor is watched, and what is reported.
     void change(int descriptor, std::uint32_t events, TcpEvent event) const;
+
+    /// Ends the reports of a descriptor. Without this, they would go on after it is closed, if a child of
+    /// this process has inherited it.
+    void remove(int descriptor) const noexcept;
 
     /// Waits until there are events, for at most `timeout`. Returns how many there are.
     [[nodiscard]] std::size_t wait(std::span<epoll_event> found, std::chrono::milliseconds timeout) const;

@@ -22,6 +22,10 @@ DPTK_INLINE void TcpEvents::change(int descriptor, std::uint32_t events, TcpEven
     control(EPOLL_CTL_MOD, descriptor, events, event);
 }
 
+DPTK_INLINE void TcpEvents::remove(int descriptor) const noexcept {
+    if (descriptor >= 0) ::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor, nullptr);
+}
+
 DPTK_INLINE std::size_t TcpEvents::wait(std::span<epoll_event> found,
                                         std::chrono::milliseconds timeout) const {
     const int limit = timeout >= longest_wait ? -1 : static_cast<int>(timeout.count());

@@ -17,9 +17,9 @@ namespace DPTK_NAMESPACE::detail {
 
 class TcpFarewell final : public WatchdogTask {
   public:
-    /// Sends what the connections have queued, and closes each of them once it has arrived, after at most 30
-    /// s. Does not block; the end of the program waits for it.
-    static void begin(std::vector<TcpConnection> connections) noexcept;
+    /// Sends what the connections have queued, and closes each of them once it has arrived, at the latest
+    /// after the time limit. Does not block; the end of the program waits for it.
+    static void begin(std::vector<TcpConnection> connections, std::chrono::milliseconds time_limit) noexcept;
 
     DPTK_INLINE void look() noexcept override;
 
@@ -28,10 +28,10 @@ class TcpFarewell final : public WatchdogTask {
     }
 
   private:
-    static constexpr std::chrono::seconds time_limit{30};
-
-    explicit TcpFarewell(std::vector<TcpConnection> connections)
-        : delays_end_(ProgramEnd::get().begin_shutdown(time_limit)), connections_(std::move(connections)) {}
+    TcpFarewell(std::vector<TcpConnection> connections, std::chrono::milliseconds time_limit)
+        : delays_end_(ProgramEnd::get().begin_shutdown(time_limit + std::chrono::seconds(1))),
+          connections_(std::move(connections)),
+          deadline_(time_limit) {}
 
     /// Returns whether everything has reached the other rank, or the connection has ended.
     [[nodiscard]] static bool is_done(TcpConnection& connection);
@@ -39,7 +39,7 @@ class TcpFarewell final : public WatchdogTask {
     /// The end of the program waits for it. The first member, so that it is destroyed after the connections.
     const std::shared_ptr<void> delays_end_;
     std::vector<TcpConnection> connections_;
-    const Deadline deadline_{time_limit};
+    const Deadline deadline_;
     std::shared_ptr<TcpFarewell> self_;  // until it is done
 };
 

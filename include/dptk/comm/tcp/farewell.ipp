@@ -12,14 +12,17 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void TcpFarewell::begin(std::vector<TcpConnection> connections) noexcept {
+DPTK_INLINE void TcpFarewell::begin(std::vector<TcpConnection> connections,
+                                    std::chrono::milliseconds time_limit) noexcept {
+    std::shared_ptr<TcpFarewell> farewell;
     try {
         std::erase_if(connections, is_done);
         if (connections.empty()) return;
-        const std::shared_ptr<TcpFarewell> farewell(new TcpFarewell(std::move(connections)));
+        farewell.reset(new TcpFarewell(std::move(connections), time_limit));
         farewell->self_ = farewell;
         Watchdog::get().watch(farewell);
     } catch (const std::exception& error) {
+        if (farewell) farewell->self_.reset();
         log(LogLevel::error, -1, std::string("while connections were closed: ") + error.what());
     }
 }

@@ -55,6 +55,9 @@ class TcpHandshake {
 
     [[nodiscard]] State state() const noexcept { return state_; }
 
+    /// Whether this side connects, and waits for the answer of the other side, which has all that it needs.
+    [[nodiscard]] bool has_sent_proof() const noexcept { return step_ == Step::answer; }
+
     /// The rank of the other side, which is proved in the states `verified` and `accepted`.
     [[nodiscard]] int peer() const noexcept { return peer_; }
 

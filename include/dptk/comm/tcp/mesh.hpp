@@ -51,6 +51,8 @@ struct TcpMeshOptions {
     /// The control plane of the job: if the job fails, all waits end. If null, the failure of the job to
     /// which a call belongs ends its wait.
     std::shared_ptr<ControlPlane> control = nullptr;
+    /// The numbers of the ranks in the job, if the mesh connects only some of them.
+    std::vector<int> job_ranks = {};
 };
 
 class TcpMesh {
@@ -141,6 +143,8 @@ class TcpMesh {
 
     [[nodiscard]] Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
     [[nodiscard]] std::string label(int rank) const;
+    /// Returns the number in the job of the rank with this number in the mesh.
+    [[nodiscard]] int job_rank(int rank) const;
     [[nodiscard]] std::string key(std::string_view name) const;
     void publish();
 
@@ -226,6 +230,7 @@ class TcpMesh {
     std::exception_ptr broken_;
     std::shared_ptr<JobState> job_;  // whose failure ends the waits; null until known
     bool has_failure_event_ = false;
+    Clock::time_point asked_at_{};  // when ask() was last called, or considered
     std::vector<std::unique_ptr<Peer>> peers_;
     std::map<GroupId, Group> groups_;
     std::map<std::uint64_t, TcpSend*> requested_;                   // by id, until granted

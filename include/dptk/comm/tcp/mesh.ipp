@@ -60,17 +60,25 @@ DPTK_INLINE TcpMesh::~TcpMesh() {
         started_changed_.notify_all();
     }
     if (background_.joinable()) background_.join();
+    // The memory of messages that are abandoned must not be used any more.
+    if (detail::any_of(started_, [](const auto& message) { return !message->is_done; }))
+        break_all(std::make_exception_ptr(PeerLostError("a started message was abandoned")));
     std::vector<TcpConnection> connections;
     for (const std::unique_ptr<Peer>& other : peers_) {
         if (!other->connection) continue;
+        events_.remove(other->connection->socket().number());
         other->connection->push({.kind = TcpKind::goodbye});
         connections.push_back(std::move(*other->connection));
     }
-    TcpFarewell::begin(std::move(connections));
+    TcpFarewell::begin(std::move(connections), options_.timeout);
 }
 
 DPTK_INLINE std::string TcpMesh::label(int rank) const {
-    return options_.control ? options_.control->label(rank) : text("rank ", rank);
+    return options_.control ? options_.control->label(job_rank(rank)) : text("rank ", rank);
+}
+
+DPTK_INLINE int TcpMesh::job_rank(int rank) const {
+    return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<std::size_t>(rank)];
 }
 
 DPTK_INLINE std::string TcpMesh::key(std::string_view name) const {
@@ -158,6 +166,9 @@ DPTK_INLINE void TcpMesh::close_group(GroupId id) noexcept {
         }
         group.arrived.clear();
         group.left.clear();
+        for (TcpReceive* const message : group.wanted)
+            message->complete(std::make_exception_ptr(PeerLostError("the group has been closed")));
+        group.wanted.clear();
         for (const int rank : group.ranks) {
             Peer& other = peer(rank);
             if (!other.connection) continue;
@@ -201,14 +212,14 @@ DPTK_INLINE void TcpMesh::exchange(TcpSend& sent, TcpReceive& received) {
 DPTK_INLINE void TcpMesh::start(const std::shared_ptr<TcpSend>& message) {
     await_addresses(message->peer);
     const std::lock_guard lock(mutex_);
-    post(*message);
     keep_started(message);
+    post(*message);
 }
 
 DPTK_INLINE void TcpMesh::start(const std::shared_ptr<TcpReceive>& message) {
     const std::lock_guard lock(mutex_);
-    post(*message);
     keep_started(message);
+    post(*message);
 }
 
 DPTK_INLINE bool TcpMesh::wait_for(TcpOperation& message, std::chrono::nanoseconds timeout) {
@@ -230,6 +241,7 @@ void TcpMesh::post(Message& message) {
         break_all(std::current_exception());
         if (!message.is_done) message.complete(broken_);
     }
+    wake_leader();  // this thread may have completed its message
 }
 
 DPTK_INLINE void TcpMesh::deliver(TcpSend& message) {
@@ -411,10 +423,12 @@ DPTK_INLINE void TcpMesh::ask() {
     std::set<int> asked;
     for (const auto& [id, group] : groups_) {
         for (const TcpReceive* const message : group.wanted) {
-            if (message->header.tag != collective_message || !peer(message->peer).connection) continue;
+            if (message->header.tag != collective_message) continue;
+            const auto& connection = peer(message->peer).connection;
+            if (!connection || connection->has_output()) continue;
             TcpHeader question = message->header;
             question.kind = TcpKind::question;
-            peer(message->peer).connection->push(question);
+            connection->push(question);
             asked.insert(message->peer);
         }
     }
@@ -488,7 +502,7 @@ DPTK_INLINE std::exception_ptr TcpMesh::lost(int rank) const {
         return std::make_exception_ptr(
             PeerLostError(text("rank ", options_.rank, ": all other ranks have left the group")));
     return std::make_exception_ptr(PeerLostError(
-        text("rank ", options_.rank, ": ", label(rank), " has left the group"), {.peer = rank}));
+        text("rank ", options_.rank, ": ", label(rank), " has left the group"), {.peer = job_rank(rank)}));
 }
 
 DPTK_INLINE void TcpMesh::break_all(std::exception_ptr error) noexcept {
@@ -508,7 +522,10 @@ DPTK_INLINE void TcpMesh::break_all(std::exception_ptr error) noexcept {
     for (const std::unique_ptr<Peer>& other : peers_) {
         for (TcpSend* const message : other->unsent) end(message);
         end(other->receiving);
-        if (other->connection) other->connection->abandon(broken_);
+        if (other->connection) {
+            events_.remove(other->connection->socket().number());
+            other->connection->abandon(broken_);
+        }
         other->unsent.clear();
         other->receiving = nullptr;
         other->storing = nullptr;
@@ -516,6 +533,7 @@ DPTK_INLINE void TcpMesh::break_all(std::exception_ptr error) noexcept {
     }
     connector_.clear();
     changed_.notify_all();
+    wake_leader();
 }
 
 DPTK_INLINE std::optional<MessageInfo> TcpMesh::find(GroupId id, int from, int tag) {
@@ -574,7 +592,7 @@ DPTK_INLINE void TcpMesh::lose(Peer& from) {
         return break_all(
             std::make_exception_ptr(PeerLostError(text("rank ", options_.rank, ": lost the connection to ",
                                                        label(from.rank), ": ", from.connection->problem()),
-                                                  {.peer = from.rank})));
+                                                  {.peer = job_rank(from.rank)})));
     }
     const std::exception_ptr has_left = lost(from.rank);
     std::erase_if(granted_, [&](const auto& entry) {
@@ -582,6 +600,7 @@ DPTK_INLINE void TcpMesh::lose(Peer& from) {
         entry.second->complete(has_left);
         return true;
     });
+    events_.remove(from.connection->socket().number());
     from.connection->abandon(has_left);
     from.connection.reset();
 }
@@ -627,7 +646,6 @@ void TcpMesh::lead(std::unique_lock<std::mutex>& lock, const TcpOperation* messa
     try {
         watch_job();
         const bool has_peer = message != nullptr && message->peer != any_rank;
-        std::optional<Clock::time_point> ask_at;
         for (int spins = message == nullptr ? most_spins : 0; !done();) {
             if (job_) job_->check();
             if (has_peer && peer(message->peer).connection) receive(peer(message->peer));
@@ -646,10 +664,10 @@ void TcpMesh::lead(std::unique_lock<std::mutex>& lock, const TcpOperation* messa
                 continue;
             }
             const Clock::time_point now = Clock::now();
-            if (!ask_at) ask_at = now + ask_interval;
-            if (now >= *ask_at) {
-                ask();
-                ask_at = now + ask_interval;
+            if (now - asked_at_ >= ask_interval) {
+                // Not for a call that has just begun.
+                if (now - asked_at_ < 2 * ask_interval) ask();
+                asked_at_ = now;
             }
             timeout = std::min(timeout, ask_interval);
             if (has_peer && !peer(message->peer).connection) timeout = std::min(timeout, look_interval);
@@ -675,6 +693,7 @@ void TcpMesh::lead(std::unique_lock<std::mutex>& lock, const TcpOperation* messa
 DPTK_INLINE void TcpMesh::poll(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds timeout) {
     std::array<epoll_event, 32> events;
     const bool blocks = timeout.count() != 0;
+    if (blocks && followers_ != 0) changed_.notify_all();
     if (blocks) lock.unlock();
     const std::size_t count = events_.wait(events, timeout);
     if (blocks) lock.lock();
@@ -732,7 +751,6 @@ DPTK_INLINE bool TcpMesh::progress() {
 
 DPTK_INLINE void TcpMesh::keep_started(std::shared_ptr<TcpOperation> message) {
     watch_job();
-    if (message->is_done) return;
     started_.push_back(std::move(message));
     if (!background_.joinable()) background_ = start_background_thread([this] { run_in_background(); });
     started_changed_.notify_all();

@@ -2,6 +2,7 @@
 /// blocks, and its memory is bounded.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -31,11 +32,15 @@ class TcpPending {
     [[nodiscard]] const TcpHandshake& handshake() const noexcept { return handshake_; }
 
     /// Exchanges what the system accepts and has received. Returns the state of the handshake, which is
-    /// `failed` if the connection has ended or the time limit has passed.
+    /// `failed` if the connection has ended or the time limit has passed. A connecting rank that has sent its
+    /// proof has no time limit: the other rank may accept it at any time.
     [[nodiscard]] TcpHandshake::State advance();
 
     /// Accepts a verified rank, or replies that this rank is busy.
     void answer(bool accepts);
+
+    /// Ends the handshake, whose time is over.
+    void expire() { static_cast<void>(fail(ETIMEDOUT)); }
 
     /// Whether the connection waits until it can be written to, rather than read from.
     [[nodiscard]] bool wants_output() const noexcept { return is_connecting_ || !output_.empty(); }
@@ -51,6 +56,7 @@ class TcpPending {
   private:
     TcpPending(TcpHandshake handshake, Socket socket, std::chrono::milliseconds limit);
 
+    static void set_up(const Socket& socket);
     [[nodiscard]] bool finish_connecting();
     [[nodiscard]] bool send();
     [[nodiscard]] bool receive();

@@ -3,6 +3,8 @@
 #include "dptk/comm/tcp/pending.hpp"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -40,11 +42,12 @@ DPTK_INLINE TcpPending TcpPending::connect(const TcpIdentity& self, int peer, co
 }
 
 DPTK_INLINE TcpPending TcpPending::accept(const TcpIdentity& self, Socket socket) {
+    set_up(socket);
     return {TcpHandshake::accept(self), std::move(socket), time_limit};
 }
 
 DPTK_INLINE TcpHandshake::State TcpPending::advance() {
-    if (problem_.empty() && deadline_.passed()) static_cast<void>(fail(ETIMEDOUT));
+    if (problem_.empty() && deadline_.passed() && !handshake_.has_sent_proof()) expire();
     if (!problem_.empty()) return TcpHandshake::State::failed;
     if (!finish_connecting() || !send() || !receive()) return TcpHandshake::State::failed;
     return is_connecting_ ? TcpHandshake::State::reading : handshake_.state();
@@ -54,6 +57,12 @@ DPTK_INLINE void TcpPending::answer(bool accepts) {
     handshake_.answer(accepts);
     output_ += handshake_.take_output();
     static_cast<void>(send());
+}
+
+DPTK_INLINE void TcpPending::set_up(const Socket& socket) {
+    socket.set_up_connection();
+    // A rank that computes reads nothing, for as long as it likes.
+    socket.set_option(IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
 /// Returns false if the connection has failed.
@@ -67,7 +76,7 @@ DPTK_INLINE bool TcpPending::finish_connecting() {
     if (error == 0 && socket_.local_address() == socket_.peer_address()) error = ECONNREFUSED;
     if (error != 0) return fail(error);
     is_connecting_ = false;
-    socket_.set_up_connection();
+    set_up(socket_);
     return true;
 }
 

@@ -32,9 +32,10 @@ struct TcpSend;
 
 /// Creates the transports of a job that has a control plane.
 struct TcpFactory {
-    /// `address` is where other hosts reach this one; empty if unknown.
+    /// `address` is where other hosts reach this one; empty if unknown. `job_ranks` are the numbers of the
+    /// ranks in the job; empty if they are all of its ranks.
     [[nodiscard]] static TcpTransport make(const TcpOptions& options, std::shared_ptr<ControlPlane> control,
-                                           const std::string& address);
+                                           const std::string& address, std::vector<int> job_ranks = {});
 };
 
 }  // namespace detail
@@ -68,7 +69,7 @@ class TcpTransport {
 
     /// Starts to listen. Throws ArgumentError for invalid options, and BackendError if the rank cannot
     /// listen.
-    explicit TcpTransport(const TcpOptions& options) : TcpTransport(options, nullptr, {}) {}
+    explicit TcpTransport(const TcpOptions& options) : TcpTransport(options, nullptr, {}, {}) {}
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     [[nodiscard]] int size() const noexcept { return size_; }
@@ -118,9 +119,9 @@ class TcpTransport {
 
     class CollectiveMessages;
 
-    /// Creates the connections of a job. `address` is where other hosts reach this one; empty if unknown.
+    /// Creates the connections of a job: see TcpFactory::make().
     TcpTransport(const TcpOptions& options, std::shared_ptr<detail::ControlPlane> control,
-                 const std::string& address);
+                 const std::string& address, std::vector<int> job_ranks);
 
     /// Creates a group of a job, in which this rank has the number `rank`.
     TcpTransport(std::shared_ptr<detail::TcpMesh> mesh, std::shared_ptr<detail::ControlPlane> control,
@@ -128,7 +129,7 @@ class TcpTransport {
 
     [[nodiscard]] static std::shared_ptr<detail::TcpMesh> make_mesh(
         const TcpOptions& options, const std::shared_ptr<detail::ControlPlane>& control,
-        const std::string& address);
+        const std::string& address, std::vector<int> job_ranks);
 
     /// Runs an operation on the mesh. If it fails because a rank is lost, throws the job's first cause.
     template <class Operation>

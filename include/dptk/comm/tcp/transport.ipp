@@ -25,8 +25,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE TcpTransport TcpFactory::make(const TcpOptions& options, std::shared_ptr<ControlPlane> control,
-                                          const std::string& address) {
-    return {options, std::move(control), address};
+                                          const std::string& address, std::vector<int> job_ranks) {
+    return {options, std::move(control), address, std::move(job_ranks)};
 }
 
 [[nodiscard]] DPTK_INLINE std::vector<int> all_ranks(int size) {
@@ -141,7 +141,7 @@ class TcpTransport::CollectiveMessages final : public algorithms::Messages {
 
 DPTK_INLINE std::shared_ptr<detail::TcpMesh> TcpTransport::make_mesh(
     const TcpOptions& options, const std::shared_ptr<detail::ControlPlane>& control,
-    const std::string& address) {
+    const std::string& address, std::vector<int> job_ranks) {
     if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
         throw ArgumentError(detail::text("TCP: invalid rank ", options.rank, " of ", options.size,
                                          ": expected 0 to size - 1"));
@@ -154,7 +154,8 @@ DPTK_INLINE std::shared_ptr<detail::TcpMesh> TcpTransport::make_mesh(
                                 .store = options.store,
                                 .name = options.name,
                                 .timeout = options.timeout,
-                                .control = control};
+                                .control = control,
+                                .job_ranks = std::move(job_ranks)};
     const std::vector<std::string>& hosts = options.hosts;
     if (!options.interface.empty()) {
         mesh.listen_address = detail::choose_address(options.interface);
@@ -172,8 +173,8 @@ DPTK_INLINE std::shared_ptr<detail::TcpMesh> TcpTransport::make_mesh(
 
 DPTK_INLINE TcpTransport::TcpTransport(const TcpOptions& options,
                                        std::shared_ptr<detail::ControlPlane> control,
-                                       const std::string& address)
-    : TcpTransport(make_mesh(options, control, address), control, options.rank,
+                                       const std::string& address, std::vector<int> job_ranks)
+    : TcpTransport(make_mesh(options, control, address, std::move(job_ranks)), control, options.rank,
                    {options.name, detail::all_ranks(options.size), options.hosts}) {}
 
 DPTK_INLINE TcpTransport::TcpTransport(std::shared_ptr<detail::TcpMesh> mesh,
@@ -274,8 +275,9 @@ DPTK_INLINE TcpTransport TcpTransport::subgroup(std::span<const int> ranks, std:
 }
 
 DPTK_INLINE detail::TcpSend TcpTransport::sending(const Buffer& buffer, int to, int tag) const {
-    if (tag < 0)
-        throw ArgumentError(detail::text("rank ", rank(), ": invalid tag ", tag, ": expected 0 or more"));
+    if (to < 0 || tag < 0)
+        throw ArgumentError(detail::text("rank ", rank(), ": cannot send to rank ", to, " with the tag ", tag,
+                                         ": expected 0 or more"));
     return {{.peer = number_of(to)}, {.group = id_, .bytes = buffer.bytes(), .tag = tag}, buffer.data};
 }
 
