@@ -3,7 +3,7 @@
 # them in its own build tree, with its compiler, flags and MPI; libraries that no target links are not built.
 
 # The files of src/ with the bodies of each target.
-set(DPTK_BODIES_dptk core control comm transports ddp)
+set(DPTK_BODIES_dptk core control comm tcp transports ddp)
 foreach(name mpi gloo cuda nccl readers images weights nn onednn nn_cuda)
     set(DPTK_BODIES_${name} ${name})
 endforeach()
