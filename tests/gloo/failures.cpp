@@ -3,7 +3,6 @@
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/control/store/tcp_store_server.hpp>
 
-#include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -23,15 +22,6 @@ using test::contains;
 
 /// Far more time than any test needs: detects a hang.
 constexpr auto generous = 30s;
-
-[[nodiscard]] std::size_t entries_of(const char* folder) {
-    std::size_t count = 0;
-    DIR* listing = ::opendir(folder);
-    REQUIRE(listing != nullptr);
-    while (::readdir(listing) != nullptr) ++count;
-    ::closedir(listing);
-    return count;
-}
 
 struct Call {
     const char* name;
@@ -268,13 +258,13 @@ TEST_CASE("transports that are created and destroyed leak no descriptors and no 
         });
     };
     create_and_destroy();
-    const std::size_t descriptors = entries_of("/proc/self/fd");
-    const std::size_t threads = entries_of("/proc/self/task");
+    const std::size_t descriptors = test::entries_of("/proc/self/fd");
+    const std::size_t threads = test::entries_of("/proc/self/task");
     for (int i = 0; i < 50; ++i) create_and_destroy();
     // Connections are closed shortly after their groups.
     const auto begin = std::chrono::steady_clock::now();
     const auto nothing_left = [&] {
-        return entries_of("/proc/self/fd") <= descriptors && entries_of("/proc/self/task") <= threads;
+        return test::entries_of("/proc/self/fd") <= descriptors && test::entries_of("/proc/self/task") <= threads;
     };
     while (!nothing_left() && std::chrono::steady_clock::now() - begin < generous) {
         std::this_thread::sleep_for(50ms);

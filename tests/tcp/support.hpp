@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/transport_tests.hpp"
 
 namespace test {
 
@@ -59,31 +60,6 @@ void on_groups(const Job& job, Fn&& fn) {
             fn(group);
         });
     }
-}
-
-template <class T>
-[[nodiscard]] dptk::Buffer buffer(std::vector<T>& data) {
-    return {data.data(), data.size(), dptk::dtype_of<T>, {}};
-}
-
-/// Kills the process after so many seconds, so that a hang is a failure.
-class Alarm {
-  public:
-    explicit Alarm(unsigned seconds) { ::alarm(seconds); }
-    ~Alarm() { ::alarm(0); }
-    Alarm(const Alarm&) = delete;
-    Alarm& operator=(const Alarm&) = delete;
-};
-
-/// Returns the message of the E that fn throws; empty if it does not throw.
-template <class E, class Fn>
-[[nodiscard]] std::string message_of(Fn&& fn) {
-    try {
-        fn();
-    } catch (const E& error) {
-        return error.what();
-    }
-    return {};
 }
 
 }  // namespace test

@@ -3,8 +3,6 @@
 #include <dptk/comm/shm.hpp>
 #include <dptk/control/health/program_end.hpp>
 
-#include <dirent.h>
-
 #include <algorithm>
 #include <atomic>
 #include <iterator>
@@ -25,15 +23,6 @@ static_assert(dptk::detail::HasStartMessage<TcpTransport> && dptk::detail::HasPr
 static_assert(dptk::detail::HasDuplicate<TcpTransport> && dptk::detail::HasSubgroup<TcpTransport>);
 static_assert(dptk::detail::HasLocalRank<TcpTransport> && dptk::detail::HasLeave<TcpTransport>);
 static_assert(dptk::detail::Interruptible<TcpTransport>);
-
-[[nodiscard]] std::size_t entries_of(const char* folder) {
-    std::size_t count = 0;
-    DIR* listing = ::opendir(folder);
-    REQUIRE(listing != nullptr);
-    while (::readdir(listing) != nullptr) ++count;
-    ::closedir(listing);
-    return count;
-}
 
 }  // namespace
 
@@ -274,14 +263,15 @@ TEST_CASE("transports that are created and destroyed leak no descriptors and no 
         });
     };
     create_and_destroy();
-    const std::size_t descriptors = entries_of("/proc/self/fd");
-    const std::size_t threads = entries_of("/proc/self/task");
+    const std::size_t descriptors = test::entries_of("/proc/self/fd");
+    const std::size_t threads = test::entries_of("/proc/self/task");
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < 50; ++i) create_and_destroy();
     CHECK(dptk::detail::ProgramEnd::get().wait().in_time);
     CHECK(std::chrono::steady_clock::now() - begin < 25s);  // no connection has waited for its time limit
     const auto nothing_left = [&] {
-        return entries_of("/proc/self/fd") <= descriptors && entries_of("/proc/self/task") <= threads;
+        return test::entries_of("/proc/self/fd") <= descriptors &&
+               test::entries_of("/proc/self/task") <= threads;
     };
     for (int i = 0; i < 600 && !nothing_left(); ++i) std::this_thread::sleep_for(50ms);
     CHECK(nothing_left());
