@@ -8,7 +8,7 @@ namespace DPTK_NAMESPACE {
 
 /// Throws if the call of dptk that this thread executes has to end: TimeoutError if its time limit has
 /// passed, PeerLostError, with the cause, if another rank has failed. Otherwise returns, also outside a call
-/// of dptk. A transport that polls calls it between two polls. Does not block.
+/// of dptk. A transport that polls must call it between two polls. Does not block.
 void check_call();
 
 /// Blocks until data can be read from the file descriptor, or its other end is closed. Throws as check_call()

@@ -65,6 +65,14 @@ namespace detail {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Returns how well a transport fits that connects ranks through a store: best if the program specifies a
+/// rendezvous, or if torchrun or dptk-run has started the ranks; not at all for a rendezvous by MPI.
+[[nodiscard]] Fit fit_of_store(const JobRequest& request, std::string_view backend);
+
+}  // namespace detail
+
 /// Returns all transports whose headers the program includes.
 [[nodiscard]] std::vector<TransportEntry> registered_transports();
 

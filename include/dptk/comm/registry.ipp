@@ -21,6 +21,18 @@ DPTK_INLINE const TransportEntry* find_transport(const std::vector<TransportEntr
     return entry == entries.end() ? nullptr : &*entry;
 }
 
+DPTK_INLINE Fit fit_of_store(const JobRequest& request, std::string_view backend) {
+    if (request.method.rendezvous == RendezvousKind::mpi) return Fit::none;
+    if (request.store || request.method.rendezvous != RendezvousKind::none) return Fit::natural;
+    switch (request.launch.launcher) {
+        case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
+        case Launcher::slurm: return request.launch.world_size > 1 ? Fit::possible : Fit::none;
+        case Launcher::mpi:
+        case Launcher::none: break;
+    }
+    return request.launch.world_size > 1 || request.backend == backend ? Fit::possible : Fit::none;
+}
+
 }  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {

@@ -17,15 +17,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Fit tcp_fit(const JobRequest& request) {
-    if (request.method.rendezvous == RendezvousKind::mpi) return Fit::none;
-    if (request.store || request.method.rendezvous != RendezvousKind::none) return Fit::natural;
-    switch (request.launch.launcher) {
-        case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
-        case Launcher::slurm: return request.launch.world_size > 1 ? Fit::possible : Fit::none;
-        case Launcher::mpi:
-        case Launcher::none: break;
-    }
-    return request.launch.world_size > 1 || request.backend == "tcp" ? Fit::possible : Fit::none;
+    return fit_of_store(request, "tcp");
 }
 
 DPTK_INLINE ProcessGroup create_tcp_group(const JobRequest& asked) {
