@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -26,10 +27,11 @@ class WatchdogTask {
 class DPTK_EXPORT Watchdog {
   public:
     [[nodiscard]] static Watchdog& get() {
-        static Watchdog& watchdog = *new Watchdog;  // its thread may outlive static objects
-        return watchdog;
+        static OfThisProcess<Watchdog> watchdog;
+        return watchdog.get();
     }
 
+    Watchdog() = default;
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
 
@@ -38,8 +40,6 @@ class DPTK_EXPORT Watchdog {
 
   private:
     static constexpr std::chrono::milliseconds longest{500};
-
-    Watchdog() = default;
 
     void run();
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -34,7 +35,8 @@ class PauseMeter {
     int waiting_ = 0;
 };
 
-/// A clock as in <chrono>. Any thread may call it.
+/// A clock as in <chrono>. Any thread may call it. A forked child must not compare its times with its
+/// parent's.
 class DPTK_EXPORT AwakeClock {
   public:
     using duration = PauseMeter::Clock::duration;
@@ -63,8 +65,8 @@ class DPTK_EXPORT AwakeClock {
     class State {
       public:
         [[nodiscard]] static State& get() {
-            static State& state = *new State;  // background threads may outlive static objects
-            return state;
+            static OfThisProcess<State> state;
+            return state.get();
         }
 
         time_point look() noexcept;

@@ -35,6 +35,30 @@ class ForkGuard {
     unsigned made_at_ = count_->load(std::memory_order_relaxed);
 };
 
+/// An object that each process makes for itself when it first needs it: a forked child must not use its
+/// parent's, which may be locked by a thread, or rely on one, that does not exist in the child. Never
+/// destroyed, because background threads may outlive static objects.
+template <class T>
+class OfThisProcess {
+  public:
+    [[nodiscard]] T& get() {
+        Made* made = made_.load(std::memory_order_acquire);
+        while (made == nullptr || made->fork_guard.is_in_child()) {
+            auto own = std::make_unique<Made>();
+            if (made_.compare_exchange_strong(made, own.get())) return own.release()->object;
+        }
+        return made->object;
+    }
+
+  private:
+    struct Made {
+        T object;
+        ForkGuard fork_guard;
+    };
+
+    std::atomic<Made*> made_ = nullptr;
+};
+
 /// Keeps an object of the parent process alive until the end of a forked child: its destructor would use
 /// threads that do not exist in the child, or connections that the parent uses.
 DPTK_EXPORT inline void keep_for_ever(std::shared_ptr<void> object) {
