@@ -119,26 +119,104 @@ TEST_CASE("the time limit of a call holds, and ends the job") {
     });
 }
 
+namespace {
+
+/// Ways to wait for a message of rank 1 with tag 0.
+[[nodiscard]] std::vector<std::pair<const char*, std::function<void(TcpTransport&)>>> waits_for_rank_1() {
+    return {{"recv",
+             [](TcpTransport& on) {
+                 std::vector<int> one(1);
+                 on.recv(test::buffer(one), 1, 0);
+             }},
+            {"recv_any",
+             [](TcpTransport& on) {
+                 std::vector<int> one(1);
+                 static_cast<void>(on.recv_any(test::buffer(one), 0));
+             }},
+            {"probe",
+             [](TcpTransport& on) {
+                 while (!on.probe(1, 0)) std::this_thread::yield();
+             }},
+            {"probe of any rank",
+             [](TcpTransport& on) {
+                 while (!on.probe(dptk::any_rank, 0)) std::this_thread::yield();
+             }},
+            {"a started message", [](TcpTransport& on) {
+                 std::vector<int> one(1);
+                 const auto work = on.start({dptk::Verb::recv, test::buffer(one), 1, 0});
+                 work->wait(generous);
+                 if (const auto error = work->error()) std::rethrow_exception(error);
+             }}};
+}
+
+}  // namespace
+
 TEST_CASE("a rank that waits for one that has left learns it, whether they are connected or not") {
-    const test::Alarm alarm(60);
-    for (const bool are_connected : {true, false}) {
-        for (const bool is_late : {true, false}) {
-            CAPTURE(are_connected);
-            CAPTURE(is_late);
-            test::on_transports({.size = 2}, [&](TcpTransport& transport) {
-                std::vector<int> one{1};
-                if (are_connected && transport.rank() == 1) transport.send(test::buffer(one), 0, 0);
-                if (are_connected && transport.rank() == 0) transport.recv(test::buffer(one), 1, 0);
-                if (is_late && transport.rank() == 1) std::this_thread::sleep_for(200ms);
-                if (transport.rank() == 1) return;
-                if (!is_late) std::this_thread::sleep_for(100ms);
-                const std::string message =
-                    test::message_of<dptk::PeerLostError>([&] { transport.recv(test::buffer(one), 1, 0); });
-                CHECK((contains(message, "rank 0: rank 1 has left the group") ||
-                       contains(message, "has ended, or closed its groups")));
-            });
+    const test::Alarm alarm(120);
+    for (const auto& [name, wait] : waits_for_rank_1()) {
+        for (const bool are_connected : {true, false}) {
+            for (const bool is_late : {true, false}) {
+                CAPTURE(name);
+                CAPTURE(are_connected);
+                CAPTURE(is_late);
+                test::on_transports({.size = 2}, [&](TcpTransport& transport) {
+                    std::vector<int> one{1};
+                    if (are_connected && transport.rank() == 1) transport.send(test::buffer(one), 0, 0);
+                    if (are_connected && transport.rank() == 0) transport.recv(test::buffer(one), 1, 0);
+                    if (is_late && transport.rank() == 1) std::this_thread::sleep_for(200ms);
+                    if (transport.rank() == 1) return;
+                    if (!is_late) std::this_thread::sleep_for(100ms);
+                    const std::string message =
+                        test::message_of<dptk::PeerLostError>([&] { wait(transport); });
+                    CHECK((contains(message, "rank 0: rank 1 has left the group") ||
+                           contains(message, "rank 0: all other ranks have left the group") ||
+                           contains(message, "has ended, or closed its groups")));
+                });
+            }
         }
     }
+}
+
+TEST_CASE("a thread that waits beside another learns that its rank has left, and the other goes on") {
+    const test::Alarm alarm(60);
+    const test::Job job{.size = 3};
+    std::atomic<bool> is_known = false;
+    test::on_transports(job, [&](TcpTransport& transport) {
+        std::vector<int> one{transport.rank()};
+        TcpTransport copy = transport.duplicate();
+        if (transport.rank() == 2) return;
+        if (transport.rank() == 1) {
+            while (!is_known) std::this_thread::sleep_for(1ms);
+            return transport.send(test::buffer(one), 0, 0);
+        }
+        std::jthread other([&] {
+            std::this_thread::sleep_for(50ms);
+            std::vector<int> none(1);
+            CHECK(
+                contains(test::message_of<dptk::PeerLostError>([&] { copy.recv(test::buffer(none), 2, 0); }),
+                         "has ended, or closed its groups"));
+            is_known = true;
+        });
+        transport.recv(test::buffer(one), 1, 0);
+        CHECK(one[0] == 1);
+    });
+}
+
+TEST_CASE("a receive outlasts attempts to connect to a rank that does not reply yet") {
+    const test::Alarm alarm(60);
+    const test::Job job{.size = 2, .timeout = 300ms};
+    test::on_transports(job, [&](TcpTransport& transport) {
+        std::vector<int> one{transport.rank()};
+        if (transport.rank() == 1) {
+            const auto deaf = dptk::detail::listen_on("127.0.0.1", 0);
+            job.store->set("tcp/rank/1", dptk::detail::text(deaf->local_address().port, " 127.0.0.1"));
+            std::this_thread::sleep_for(900ms);
+            return transport.send(test::buffer(one), 0, 0);
+        }
+        std::this_thread::sleep_for(100ms);
+        transport.recv(test::buffer(one), 1, 0);
+        CHECK(one[0] == 1);
+    });
 }
 
 TEST_CASE("a rank that leaves a group stays connected in others") {
