@@ -42,6 +42,10 @@ class TcpConnector {
         std::function<void(int rank, Socket socket)> open;
         /// Returns whether a connection to this rank is not needed any more, or exists.
         std::function<bool(int rank)> is_closed_to;
+        /// Takes the reason why a rank is gone: it refuses at all of its addresses.
+        std::function<void(int rank, const std::string& problem)> lose;
+        /// Takes the reason why a rank could not be reached within the timeout.
+        std::function<void(int rank, const std::string& problem)> give_up;
         /// Returns the name of a rank for messages.
         std::function<std::string(int rank)> label;
     };
@@ -56,11 +60,8 @@ class TcpConnector {
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
     /// Connects to a rank, unless that is in progress. Retries until the timeout. All functions below throw
-    /// TimeoutError then, PeerLostError once the rank refuses at all of its addresses, and BackendError if no
-    /// more files can be opened.
+    /// what the functions of the owner throw, and BackendError if no more files can be opened.
     void connect(int rank, const TcpAddresses& addresses);
-
-    [[nodiscard]] bool is_connecting_to(int rank) const { return attempts_.contains(rank); }
 
     /// Whether advance() must be called now and then.
     [[nodiscard]] bool has_pending() const noexcept { return !attempts_.empty() || !guests_.empty(); }

@@ -107,9 +107,11 @@ DPTK_INLINE void TcpConnector::advance_guest(std::uint32_t number) {
     }
     if (state != TcpHandshake::State::verified) return erase_guest(found);
     const int rank = guest.handshake().peer();
-    // If two ranks connect to each other at the same time, the connection of the lower rank remains.
+    // If two ranks connect to each other at the same time, the connection of the lower rank remains, unless
+    // the other rank cannot have accepted it yet.
     const auto own = attempts_.find(rank);
-    const bool is_busy = own != attempts_.end() && own->second.pending && self_.rank < rank;
+    const bool is_busy = own != attempts_.end() && own->second.pending && self_.rank < rank &&
+                         own->second.pending->handshake().has_sent_proof();
     const bool accepts = !is_busy && !owner_.is_closed_to(rank);
     guest.answer(accepts);
     if (!accepts) return erase_guest(found);
@@ -158,11 +160,16 @@ DPTK_INLINE void TcpConnector::fail_attempt(int rank, Attempt& attempt) {
                                      where.text(), ": ", attempt.pending->problem());
     attempt.refusals = attempt.pending->is_refused() ? attempt.refusals + 1 : 0;
     end_pending(attempt);
-    if (attempt.refusals >= most_refusals * hosts.size())
-        throw PeerLostError(text(problem, ": it has ended, or closed its groups"), {.peer = rank});
-    if (attempt.deadline.passed())
-        throw TimeoutError(text(problem, ", tried for ", duration_text(timeout_),
-                                "; set DPTK_SOCKET_IFNAME to the network interface between these hosts"));
+    if (attempt.refusals >= most_refusals * hosts.size()) {
+        attempts_.erase(rank);
+        return owner_.lose(rank, text(problem, ": it has ended, or closed its groups"));
+    }
+    if (attempt.deadline.passed()) {
+        attempts_.erase(rank);
+        return owner_.give_up(rank,
+                              text(problem, ", tried for ", duration_text(timeout_),
+                                   "; set DPTK_SOCKET_IFNAME to the network interface between these hosts"));
+    }
     attempt.next = (attempt.next + 1) % hosts.size();
     if (attempt.next != 0) return advance_attempt(rank);
     attempt.not_before = Clock::now() + attempt.pause;

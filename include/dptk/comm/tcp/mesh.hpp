@@ -105,6 +105,9 @@ class TcpMesh {
   private:
     using Clock = std::chrono::steady_clock;
 
+    /// How long a wait lasts before this rank connects to the ranks for which it waits.
+    static constexpr std::chrono::milliseconds reach_interval{100};
+
     /// A message that has arrived, or whose request has arrived, before a receive was posted.
     struct Arrived {
         int from = 0;
@@ -132,7 +135,8 @@ class TcpMesh {
         const int rank;
         std::optional<TcpAddresses> addresses = {};  // empty until known
         std::unique_ptr<TcpConnection> connection = nullptr;
-        bool has_left = false;              // it has sent a goodbye
+        bool has_left = false;              // it has sent a goodbye, or refuses connections
+        std::string refusal = {};           // how it refuses connections
         bool waits_for_output = false;      // until the connection can be written to
         std::vector<TcpSend*> unsent = {};  // until the ranks are connected
         std::size_t credit = early_credit;
@@ -198,6 +202,14 @@ class TcpMesh {
     // Connections
     void connect(Peer& to);
     void open(Peer& to, Socket socket);
+    /// Connects to these ranks. Without a connection, this rank would not notice that they have left. Uses
+    /// the store, without the lock. Returns whether it is connected to all of them that have not left.
+    bool reach(std::unique_lock<std::mutex>& lock, const std::set<int>& ranks);
+    /// Adds the rank from which a receive waits for a message of the group; for `any_rank` all of its ranks.
+    void add_awaited(std::set<int>& ranks, const Group& group, int from) const;
+    /// Returns the ranks for whose messages receives wait.
+    [[nodiscard]] std::set<int> awaited() const;
+    void refuse(Peer& by, const std::string& problem);
     void receive(Peer& from);
     void flush(Peer& to);
     void lose(Peer& from);
@@ -230,7 +242,8 @@ class TcpMesh {
     std::exception_ptr broken_;
     std::shared_ptr<JobState> job_;  // whose failure ends the waits; null until known
     bool has_failure_event_ = false;
-    Clock::time_point asked_at_{};  // when ask() was last called, or considered
+    Clock::time_point asked_at_{};   // when ask() was last called, or considered
+    Clock::time_point probed_at_{};  // when find() has last connected to the ranks of which it knew nothing
     std::vector<std::unique_ptr<Peer>> peers_;
     std::map<GroupId, Group> groups_;
     std::map<std::uint64_t, TcpSend*> requested_;                   // by id, until granted

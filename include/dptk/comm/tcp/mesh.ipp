@@ -44,6 +44,11 @@ DPTK_INLINE TcpMesh::TcpMesh(TcpMeshOptions options)
       connector_(events_, options_.listen_address, options_.timeout,
                  {.open = [this](int rank, Socket socket) { open(peer(rank), std::move(socket)); },
                   .is_closed_to = [this](int rank) { return peer(rank).connection || peer(rank).has_left; },
+                  .lose = [this](int rank, const std::string& problem) { refuse(peer(rank), problem); },
+                  .give_up =
+                      [this](int rank, const std::string& problem) {
+                          if (!peer(rank).unsent.empty()) throw TimeoutError(problem);
+                      },
                   .label = [this](int rank) { return label(rank); }}),
       workspace_(std::size_t{64} << 10) {
     if (!wakes_.is_open()) throw BackendError(text("eventfd: ", errno_text(errno)));
@@ -501,8 +506,10 @@ DPTK_INLINE std::exception_ptr TcpMesh::lost(int rank) const {
     if (rank == any_rank)
         return std::make_exception_ptr(
             PeerLostError(text("rank ", options_.rank, ": all other ranks have left the group")));
+    const std::string& refusal = peers_[static_cast<std::size_t>(rank)]->refusal;
     return std::make_exception_ptr(PeerLostError(
-        text("rank ", options_.rank, ": ", label(rank), " has left the group"), {.peer = job_rank(rank)}));
+        refusal.empty() ? text("rank ", options_.rank, ": ", label(rank), " has left the group") : refusal,
+        {.peer = job_rank(rank)}));
 }
 
 DPTK_INLINE void TcpMesh::break_all(std::exception_ptr error) noexcept {
@@ -538,7 +545,7 @@ DPTK_INLINE void TcpMesh::break_all(std::exception_ptr error) noexcept {
 
 DPTK_INLINE std::optional<MessageInfo> TcpMesh::find(GroupId id, int from, int tag) {
     static_cast<void>(progress());
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (broken_) std::rethrow_exception(broken_);
     const Group& group = groups_[id];
     for (const Arrived& arrived : group.arrived) {
@@ -547,6 +554,12 @@ DPTK_INLINE std::optional<MessageInfo> TcpMesh::find(GroupId id, int from, int t
             return MessageInfo{arrived.from, its_tag, arrived.header.bytes};
     }
     if (is_lost(group, from)) std::rethrow_exception(lost(from));
+    if (const Clock::time_point now = Clock::now(); now - probed_at_ >= reach_interval) {
+        probed_at_ = now;
+        std::set<int> ranks;
+        add_awaited(ranks, group, from);
+        static_cast<void>(reach(lock, ranks));
+    }
     return std::nullopt;
 }
 
@@ -556,6 +569,49 @@ DPTK_INLINE void TcpMesh::connect(Peer& to) {
     if (to.connection || to.has_left) return;
     connector_.connect(to.rank, *to.addresses);
     wake_leader();
+}
+
+DPTK_INLINE bool TcpMesh::reach(std::unique_lock<std::mutex>& lock, const std::set<int>& ranks) {
+    bool are_reached = true;
+    for (const int rank : ranks) {
+        Peer& other = peer(rank);
+        if (other.connection || other.has_left) continue;
+        are_reached = false;
+        if (!other.addresses) {
+            lock.unlock();
+            const bool is_known = find_addresses(rank);
+            lock.lock();
+            if (!is_known) continue;
+        }
+        if (broken_) break;
+        connect(other);
+    }
+    return are_reached;
+}
+
+DPTK_INLINE void TcpMesh::add_awaited(std::set<int>& ranks, const Group& group, int from) const {
+    if (from != any_rank) {
+        ranks.insert(from);
+        return;
+    }
+    for (const int rank : group.ranks) {
+        if (rank != options_.rank && !group.left.contains(rank)) ranks.insert(rank);
+    }
+}
+
+DPTK_INLINE std::set<int> TcpMesh::awaited() const {
+    std::set<int> ranks;
+    for (const auto& [id, group] : groups_) {
+        for (const TcpReceive* const message : group.wanted) add_awaited(ranks, group, message->peer);
+    }
+    return ranks;
+}
+
+DPTK_INLINE void TcpMesh::refuse(Peer& by, const std::string& problem) {
+    by.has_left = true;
+    by.refusal = problem;
+    for (TcpSend* const message : std::exchange(by.unsent, {})) message->complete(lost(by.rank));
+    for (auto& [id, group] : groups_) fail_lost(group, id);
 }
 
 DPTK_INLINE void TcpMesh::open(Peer& to, Socket socket) {
@@ -639,18 +695,19 @@ void TcpMesh::lead(std::unique_lock<std::mutex>& lock, const TcpOperation* messa
     constexpr int most_spins = 100;
     constexpr int spins_per_poll = 16;
     constexpr std::chrono::milliseconds pending_interval{20};
-    constexpr std::chrono::milliseconds look_interval{100};
     constexpr std::chrono::milliseconds ask_interval{1000};
     is_led_ = true;
     is_led_in_background_ = message == nullptr;
     try {
         watch_job();
         const bool has_peer = message != nullptr && message->peer != any_rank;
+        bool are_reached = false;  // the ranks for whose messages receives wait
+        Clock::time_point reach_at{};
         for (int spins = message == nullptr ? most_spins : 0; !done();) {
             if (job_) job_->check();
             if (has_peer && peer(message->peer).connection) receive(peer(message->peer));
             if (done() || broken_) break;
-            std::chrono::milliseconds timeout = has_failure_event_ ? longest_wait : look_interval / 2;
+            std::chrono::milliseconds timeout = has_failure_event_ ? longest_wait : reach_interval / 2;
             if (until != Clock::time_point::max()) {
                 timeout =
                     std::min(timeout, std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()));
@@ -669,17 +726,16 @@ void TcpMesh::lead(std::unique_lock<std::mutex>& lock, const TcpOperation* messa
                 if (now - asked_at_ < 2 * ask_interval) ask();
                 asked_at_ = now;
             }
-            timeout = std::min(timeout, ask_interval);
-            if (has_peer && !peer(message->peer).connection) timeout = std::min(timeout, look_interval);
+            // Not at once, because most ranks connect themselves: they send the messages.
+            if (reach_at == Clock::time_point{}) reach_at = now + reach_interval;
+            if (now >= reach_at) {
+                are_reached = reach(lock, awaited());
+                reach_at = now + reach_interval;
+                if (done() || broken_) break;
+            }
+            timeout = std::min(timeout, are_reached ? ask_interval : reach_interval);
             if (connector_.has_pending()) timeout = std::min(timeout, pending_interval);
             poll(lock, timeout);
-            if (!has_peer || done() || peer(message->peer).connection) continue;
-            if (connector_.is_connecting_to(message->peer)) continue;
-            // Without a connection, this rank would not notice that the other rank has left.
-            lock.unlock();
-            const bool can_connect = find_addresses(message->peer);
-            lock.lock();
-            if (can_connect && !done() && !broken_) connect(peer(message->peer));
         }
     } catch (const std::exception&) {
         if (!lock.owns_lock()) lock.lock();
