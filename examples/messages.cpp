@@ -2,8 +2,9 @@
 //   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/messages.cpp -o messages
 //   mpirun -np 2 ./messages
 // or, without MPI:
-//   g++ -std=c++20 -DDPTK_WITH_GLOO -I include examples/messages.cpp -o messages -lgloo
+//   g++ -std=c++20 -I include examples/messages.cpp -o messages
 //   dptk-run --nproc-per-node 2 -- ./messages
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>
 
 #include <array>

@@ -1,8 +1,8 @@
 // A custom store for the rendezvous of a job's processes: a shared folder with a file for each key. Build and
 // run:
-//   g++ -std=c++20 -I include examples/own_store.cpp -o own_store -lgloo
+//   g++ -std=c++20 -I include examples/own_store.cpp -o own_store
 //   dptk-run --nproc-per-node 2 -- ./own_store "$(mktemp -d)"
-#include <dptk/comm/gloo.hpp>
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>
 
 #include <fcntl.h>
@@ -141,8 +141,7 @@ int main(int argc, char** argv) {
                      argc - 1);
         return 1;
     }
-    dptk::ProcessGroup group =
-        dptk::init_process_group({.backend = "gloo", .store = std::make_shared<FolderStore>(argv[1])});
+    dptk::ProcessGroup group = dptk::init_process_group({.store = std::make_shared<FolderStore>(argv[1])});
     const int sum = group.all_reduce_value(group.rank() + 1, dptk::ReduceOp::sum);
     if (group.rank() == 0)
         std::printf("%d ranks, connected through a folder: the sum is %d\n", group.size(), sum);

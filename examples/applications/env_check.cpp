@@ -2,6 +2,7 @@
 // on the images of a folder or on random ones, and names the slowest rank.
 //   mpirun -np 2 env_check --data FOLDER --iterations 20
 #include <dptk/comm/objects.hpp>
+#include <dptk/comm/tcp.hpp>
 #include <dptk/data/images/image_folder.hpp>
 #include <dptk/train.hpp>
 

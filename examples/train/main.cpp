@@ -2,6 +2,7 @@
 //   mpirun -np 2 train --model convnet --dataset digits
 //   dptk-run --nproc-per-node 2 -- train --device cuda --precision bf16 --cuda-graph
 //   train --parallel dp --replicas 2 --batch-size 64
+#include <dptk/comm/tcp.hpp>
 #include <dptk/comm/thread.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>

@@ -226,10 +226,6 @@ void set_replicas(Settings& settings, Options& options, int processes) {
                                       std::to_string(processes) +
                                       ": --parallel both has replicas in each of them");
     if (options.parallel == "both" && !options.replicas) settings.fail("parallel", "both needs --replicas");
-    if (processes > 1 && !dptk::is_gloo_available())
-        settings.fail("parallel",
-                      "this program was built without Gloo, which connects threads of several processes; "
-                      "install libgloo-dev (Debian), and build it with CMake (scripts/demo leaves Gloo out)");
     if (options.device == "cuda") {
         const int gpus = visible_gpus();  // if it is 0, train_on_gpu() throws
         if (!options.replicas) options.replicas = std::max(1, gpus);

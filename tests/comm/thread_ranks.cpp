@@ -1,7 +1,6 @@
 // Ranks that are threads of each process of a group. tests/launch/check-thread-ranks has tests that break
 // the processes' group.
 #include <doctest/doctest.h>
-#include <dptk/comm/registry.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <atomic>
@@ -19,17 +18,16 @@ namespace {
 
 using dptk::ProcessGroup;
 
-/// Runs a test whose threads can be connected: in one process, or with Gloo.
-void on_connectable_ranks(const std::function<void(ProcessGroup&)>& fn) {
+void on_few_ranks(const std::function<void(ProcessGroup&)>& fn) {
     test::on_ranks([&fn](ProcessGroup& group) {
-        if (group.size() <= 4 && (group.size() == 1 || dptk::is_gloo_available())) fn(group);
+        if (group.size() <= 4) fn(group);
     });
 }
 
 }  // namespace
 
 TEST_CASE("threads of several processes are one group, numbered process by process") {
-    on_connectable_ranks([](ProcessGroup& processes) {
+    on_few_ranks([](ProcessGroup& processes) {
         std::string name;
         for (int round = 0; round < 2; ++round) {  // the processes' group stays usable
             const std::vector<int> counts = processes.all_gather_value(1 + (processes.rank() + round) % 2);
@@ -69,7 +67,7 @@ TEST_CASE("threads of several processes are one group, numbered process by proce
 
 TEST_CASE("an exception in a thread ends the threads of all processes") {
     if (test::is_launched()) return;  // it would break the group of the other tests
-    on_connectable_ranks([](ProcessGroup& processes) {
+    on_few_ranks([](ProcessGroup& processes) {
         std::atomic<int> told = 0;
         const auto run = [&] {
             dptk::launch_threads(processes, 2, [&](ProcessGroup& group) {
@@ -94,7 +92,7 @@ TEST_CASE("an exception in a thread ends the threads of all processes") {
 }
 
 TEST_CASE("an error that all threads throw is agreed, and the processes' group stays usable") {
-    on_connectable_ranks([](ProcessGroup& processes) {
+    on_few_ranks([](ProcessGroup& processes) {
         std::string text;
         CHECK(test::throws<dptk::Error>(
             text,
@@ -112,7 +110,7 @@ TEST_CASE("an error that all threads throw is agreed, and the processes' group s
 }
 
 TEST_CASE("an invalid number of threads, and different timeouts, are errors in all processes") {
-    on_connectable_ranks([](ProcessGroup& processes) {
+    on_few_ranks([](ProcessGroup& processes) {
         const int last = processes.size() - 1;
         std::atomic<int> calls = 0;
         const auto count = [&](ProcessGroup&) { ++calls; };
@@ -135,16 +133,5 @@ TEST_CASE("an invalid number of threads, and different timeouts, are errors in a
             CHECK(group.channel().identity().timeout == 25s);
         };
         dptk::launch_threads(processes, 1, check, {.timeout = 25s});
-    });
-}
-
-TEST_CASE("threads of several processes need Gloo") {
-    if (dptk::is_gloo_available()) return;
-    test::on_ranks([](ProcessGroup& processes) {
-        if (processes.size() == 1) return;
-        std::string text;
-        CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { dptk::launch_threads(processes, 2, [](ProcessGroup&) {}); }, test::Agreed::yes));
-        CHECK(test::contains(text, "include <dptk/comm/gloo.hpp>"));
     });
 }

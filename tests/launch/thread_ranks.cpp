@@ -39,7 +39,7 @@ int start(const Words& words) {
     try {
         dptk::ProcessGroup processes =
             dptk::init_process_group({.network_interface = ending == "interface" ? "127.0.0.1" : ""});
-        if (ending == "interface") static_cast<void>(processes.subgroup({0, 1}, {.backend = "gloo"}));
+        if (ending == "interface") static_cast<void>(processes.subgroup({0, 1}, {.backend = "tcp"}));
         if (ending == "unconnected" && processes.rank() == processes.size() - 1)
             setenv("DPTK_SOCKET_IFNAME", "no-such-interface", 1);
         dptk::launch_threads(processes, 2, [&](dptk::ProcessGroup& group) { run_rank(group, ending); });

@@ -1,5 +1,6 @@
 // Thread ranks: failures, and mismatched calls.
 #include <doctest/doctest.h>
+#include <dptk/comm/registry.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <atomic>
@@ -283,5 +284,17 @@ TEST_CASE("messages find their receiver by rank and tag, and sizes must fit") {
             CHECK(got == second);
             CHECK(test::throws<dptk::MismatchError>(text, [&] { transport.recv(into.slice(0, 1), 0, 9); }));
         }
+    });
+}
+
+TEST_CASE("threads of several processes need a transport that this program does not include") {
+    REQUIRE_FALSE(dptk::is_tcp_available());
+    dptk::launch_threads(2, [](dptk::ProcessGroup& processes) {
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { dptk::launch_threads(processes, 2, [](dptk::ProcessGroup&) {}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text,
+                             "launch_threads in several processes needs TCP: include <dptk/comm/tcp.hpp>"));
     });
 }

@@ -26,7 +26,7 @@ struct SubgroupOptions {
     /// The timeout of every call in the subgroup. The default is the group's timeout. All ranks must pass the
     /// same value.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
-    /// The subgroup's transport: "gloo", or empty for the group's own transport.
+    /// The subgroup's transport: "tcp", "gloo", or empty for the group's own transport.
     std::string backend = {};
 };
 

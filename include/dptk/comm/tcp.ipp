@@ -41,13 +41,14 @@ DPTK_INLINE ProcessGroup create_tcp_group(const JobRequest& asked) {
 
 DPTK_INLINE std::unique_ptr<Channel> create_tcp_subgroup(const SubgroupRequest& request) {
     const std::shared_ptr<ControlPlane>& control = request.job.control;
-    const TcpOptions options{.rank = request.rank,
-                             .size = static_cast<int>(request.hosts.size()),
-                             .store = control->store(),
-                             .name = "tcp/" + request.identity.name,
-                             .interface = control->network_interface(),
-                             .timeout = request.identity.timeout,
-                             .hosts = request.hosts};
+    const TcpOptions options{
+        .rank = request.rank,
+        .size = static_cast<int>(request.hosts.size()),
+        .store = control->store(),
+        .name = "tcp/" + request.identity.name,
+        .interface = control->network_interface().empty() ? socket_interface() : control->network_interface(),
+        .timeout = request.identity.timeout,
+        .hosts = request.hosts};
     return std::make_unique<TransportChannel<ShmTransport<TcpTransport>>>(
         ShmTransport(control, TcpFactory::make(options, control, "", request.identity.ranks)), request.job,
         request.identity);

@@ -183,8 +183,8 @@ void run_as_threads(ProcessGroup& processes, int size, const std::function<void(
 ///
 /// If an exception leaves fn on one rank, the current or next call of each other rank throws a PeerLostError
 /// with the text of the exception. When all ranks have ended, launch_threads rethrows the first exception
-/// that is not a PeerLostError or, if no other exists, the first PeerLostError. A thread cannot be ended: if a
-/// rank has not ended a second after the exception, the exception and that rank are logged. Throws
+/// that is not a PeerLostError or, if no other exists, the first PeerLostError. A thread cannot be ended: if
+/// a rank has not ended a second after the exception, the exception and that rank are logged. Throws
 /// ArgumentError if `size` is less than 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
@@ -193,8 +193,8 @@ void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
 }
 
 /// Runs fn(ProcessGroup&) in `size` ranks of each process of `processes`, one thread each, and returns when
-/// the ranks of this process have ended. The ranks of all processes form one group over Gloo, and are
-/// numbered process by process. `size` may differ between processes.
+/// the ranks of this process have ended. The ranks of all processes form one group over TCP (over Gloo if the
+/// processes are), and are numbered process by process. `size` may differ between processes.
 ///
 /// If an exception leaves fn on one rank, the calls of the ranks of all processes throw as in
 /// launch_threads(size, fn), and each process throws an exception of its own ranks, if one has left fn there.
@@ -202,7 +202,7 @@ void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
 ///
 /// Collective over `processes`, which fn must not use; blocks. Throws on all processes: ArgumentError if
 /// `size` is less than 1 on any of them, or if there are several and the program does not include
-/// <dptk/comm/gloo.hpp>, or `processes` is a group over a transport of the program; MismatchError if the
+/// <dptk/comm/tcp.hpp>, or `processes` is a group over a transport of the program; MismatchError if the
 /// timeouts differ; Error if a thread cannot be started.
 template <class Fn>
 void launch_threads(ProcessGroup& processes, int size, Fn&& fn, const ThreadOptions& options = {}) {

@@ -366,6 +366,14 @@ struct ConnectedThreads {
     }
 };
 
+/// Returns the transport between threads of several processes: Gloo if that connects the processes, or if the
+/// program has only Gloo, otherwise TCP. Returns null if the program has neither.
+[[nodiscard]] DPTK_INLINE const TransportEntry* find_transport_of_threads(
+    const std::vector<TransportEntry>& entries, std::string_view backend) {
+    const TransportEntry* const tcp = find_transport(entries, "tcp");
+    return tcp != nullptr && backend != "gloo" ? tcp : find_transport(entries, "gloo");
+}
+
 DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
                                 const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options) {
     const PurposeScope here(processes.channel(), {.call = "launch_threads()", .owner = "ProcessGroup"});
@@ -373,11 +381,11 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
         options.timeout.value_or(processes.channel().identity().timeout);
     const ChannelJob& job = processes.channel().job();
     const std::vector<TransportEntry> entries = registered_transports();
-    const TransportEntry* const gloo = find_transport(entries, "gloo");
+    const TransportEntry* const transport = find_transport_of_threads(entries, processes.backend());
     std::string problem = launch_problem(size);
     if (problem.empty() && processes.size() > 1) {
-        if (gloo == nullptr)
-            problem = "launch_threads in several processes needs Gloo: include <dptk/comm/gloo.hpp>";
+        if (transport == nullptr)
+            problem = "launch_threads in several processes needs TCP: include <dptk/comm/tcp.hpp>";
         else if (!job.control->has_store())
             problem =
                 "launch_threads in several processes needs a control plane with a store, which the "
@@ -406,7 +414,7 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
                              std::make_shared<AgreedErrors>()};
         std::unique_ptr<Channel> channel;
         break_job_unless_agreed(own, [&] {
-            channel = gloo->create_subgroup({rank, threads.hosts, threads.identity, own});
+            channel = transport->create_subgroup({rank, threads.hosts, threads.identity, own});
         });
         return ProcessGroup(std::move(channel));
     };

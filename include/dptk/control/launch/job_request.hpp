@@ -35,7 +35,7 @@ struct InitOptions {
     /// The store for the rendezvous, instead of an init_method: a store that all processes can access, and
     /// that only this job uses.
     std::shared_ptr<Store> store = {};
-    /// The network interface, or the address of this host, that Gloo uses. DPTK_SOCKET_IFNAME or
+    /// The network interface, or the address of this host, that TCP and Gloo use. DPTK_SOCKET_IFNAME or
     /// GLOO_SOCKET_IFNAME.
     std::string network_interface = {};
     /// The address of this host at which rank 0 serves the store. If empty, a loopback address if MASTER_ADDR
@@ -55,7 +55,7 @@ struct JobRequest {
     std::chrono::milliseconds timeout;            ///< The time limit of the rendezvous and of each call.
     std::chrono::milliseconds heartbeat_timeout;  ///< How long a rank may send no heartbeat.
     std::shared_ptr<Store> store;                 ///< The program's own store; null if it has none.
-    std::string network_interface;                ///< The interface or address that Gloo uses.
+    std::string network_interface;                ///< The interface or address that TCP and Gloo use.
     std::string bind_address;                     ///< The address at which rank 0 serves the store.
     std::string token;                            ///< What processes must send to rank 0's store.
 };
@@ -77,7 +77,7 @@ namespace detail {
 /// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);
 
-/// Returns the network interface for Gloo from the environment, or an empty string.
+/// Returns the network interface for TCP and Gloo from the environment, or an empty string.
 [[nodiscard]] std::string socket_interface();
 
 /// Returns the duration, limited to longest_wait. Throws ArgumentError, with `what` as the name of the
