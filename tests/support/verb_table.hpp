@@ -59,13 +59,28 @@ inline std::vector<TableRow> verb_table() {
     return rows;
 }
 
+/// The number of elements of the call that a row's first cell names: of all_reduce, reduce and broadcast, or
+/// of one rank's part of the other verbs.
+inline std::size_t count_of_call(const std::string& row) {
+    if (row.ends_with("a rank")) return 20'000;
+    if (row.ends_with("above")) return row.starts_with("all_reduce") ? 1'100'000 : 300'000;
+    return row == "broadcast" ? 200'000 : 16;
+}
+
+/// The number of segments of 256 KiB of that call's buffer or, if it is combined slice by slice, of a slice.
+inline int segments_of_call(const std::string& row, int ranks) {
+    constexpr std::size_t segment = 65'536;  // elements
+    std::size_t count = count_of_call(row);
+    if (row != "broadcast" && !row.starts_with("reduce_scatter"))
+        count = (count - 1) / static_cast<std::size_t>(ranks) + 1;
+    return static_cast<int>((count + segment - 1) / segment);
+}
+
 /// Makes the call that a row's first cell names: "reduce, above", "all_reduce, 16-bit sums and functions".
 /// Makes it in the background if `start` is true.
 inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool start = false) {
     const std::string verb = row.substr(0, row.find(','));
-    std::size_t count = 16;
-    if (row.ends_with("a rank")) count = 20'000;
-    if (row.ends_with("above")) count = row.starts_with("all_reduce") ? 1'100'000 : 100'000;
+    const std::size_t count = count_of_call(row);
     const auto size = static_cast<std::size_t>(group.size());
     std::vector<float> part(count);
     std::vector<float> whole(verb == "all_reduce" ? 0 : count * size);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,15 +18,17 @@ namespace DPTK_NAMESPACE::algorithms {
 /// always have different tags, so that their messages do not match.
 [[nodiscard]] int collective_tag(const Collective& call) noexcept;
 
-/// Workspace of the size of a buffer, for a copy or for receiving.
+/// Workspace of the size of a buffer, for a copy or for receiving. Its elements are not initialized.
 class Scratch {
   public:
-    explicit Scratch(const Buffer& like) : memory_(like.bytes()), buffer_(like.at(memory_.data())) {}
+    explicit Scratch(const Buffer& like)
+        : memory_(std::make_unique_for_overwrite<std::byte[]>(like.bytes())),
+          buffer_(like.at(memory_.get())) {}
 
     [[nodiscard]] const Buffer& buffer() const noexcept { return buffer_; }
 
   private:
-    std::vector<std::byte> memory_;
+    std::unique_ptr<std::byte[]> memory_;
     Buffer buffer_;
 };
 
@@ -46,6 +49,16 @@ class Slices {
   private:
     std::vector<Buffer> slices_;
 };
+
+/// Large buffers are sent in segments of about this size, so that a rank works on one while the next one is
+/// on its way. The buffers of a TCP connection hold several of them.
+inline constexpr std::size_t segment_bytes = std::size_t{256} << 10;
+
+/// Returns the number of segments of a buffer, at least 1.
+[[nodiscard]] int segment_count(const Buffer& buffer) noexcept;
+
+/// Partitions a buffer into segments.
+[[nodiscard]] Slices segments_of(const Buffer& buffer, int count);
 
 /// Interface to a transport for algorithms: blocking point-to-point messages.
 class Messages {

@@ -32,4 +32,12 @@ DPTK_INLINE const Buffer& Slices::wrapped(int rank) const noexcept {
     return (*this)[((rank % size) + size) % size];
 }
 
+DPTK_INLINE int segment_count(const Buffer& buffer) noexcept {
+    return buffer.count == 0 ? 1 : static_cast<int>((buffer.bytes() + segment_bytes - 1) / segment_bytes);
+}
+
+DPTK_INLINE Slices segments_of(const Buffer& buffer, int count) {
+    return {buffer, slice_counts(buffer.count, count)};
+}
+
 }  // namespace DPTK_NAMESPACE::algorithms

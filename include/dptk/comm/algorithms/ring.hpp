@@ -13,7 +13,12 @@ void all_gather(Messages& messages, const Slices& slices);
 
 /// Computes slice r of the result in slice r of rank r's buffer. On return, the other slices hold partial
 /// results. Blocks. For an average, the caller divides the sum.
-void reduce_scatter(Messages& messages, const Slices& slices, const Reduction& reduction);
+void reduce_scatter_in_place(Messages& messages, const Slices& slices, const Reduction& reduction);
+
+/// Computes slice r of the result in `result` of rank r, which has room for the largest slice, and does not
+/// overlap the input. Blocks. For an average, the caller divides the sum.
+void reduce_scatter(Messages& messages, const Slices& input, const Buffer& result,
+                    const Reduction& reduction);
 
 /// Combines all ranks' elements in place: a ring reduce-scatter and a ring all-gather. Blocks. For an
 /// average, the caller divides the sum. The operation must be commutative.

@@ -65,38 +65,36 @@ DPTK_INLINE void reduce(Messages& messages, const Buffer& data, const Reduction&
         if (reduction.averages() && rank == root) detail::divide(data, messages.size());
         return;
     }
-    const std::vector<std::size_t> counts = slice_counts(data.count, messages.size());
-    const Scratch copy(data);
-    const Slices parts(copy.buffer(), counts);
+    const Slices parts(data, slice_counts(data.count, messages.size()));
+    const Scratch sum(parts[0]);
+    const Buffer own = sum.buffer().slice(0, parts[rank].count);
     if (by_slices) {
-        slices::reduce_scatter(messages, Slices(data, counts), parts[rank], reduction);
+        slices::reduce_scatter(messages, parts, own, reduction);
     } else {
-        detail::convert(copy.buffer(), data);
-        ring::reduce_scatter(messages, parts, reduction);
-        if (reduction.averages()) detail::divide(parts[rank], messages.size());
+        ring::reduce_scatter(messages, parts, sum.buffer(), reduction);
+        if (reduction.averages()) detail::divide(own, messages.size());
     }
-    if (rank != root) return messages.send(parts[rank], root);
-    const Slices result(data, counts);
-    detail::convert(result[rank], parts[rank]);
+    if (rank != root) return messages.send(own, root);
+    detail::convert(parts[rank], own);
     for (int other = 0; other < messages.size(); ++other) {
-        if (other != root) messages.recv(result[other], other);
+        if (other != root) messages.recv(parts[other], other);
     }
 }
 
 DPTK_INLINE void reduce_scatter(Messages& messages, const Buffer& input, const Buffer& output,
                                 const Reduction& reduction) {
     const std::vector<std::size_t> counts(static_cast<std::size_t>(messages.size()), output.count);
+    const Slices parts(input, counts);
+    const bool overlaps = detail::overlap(input, output);
+    const Scratch apart(output.slice(0, overlaps ? output.count : 0));
+    const Buffer& result = overlaps ? apart.buffer() : output;
     if (needs_slices(input.dtype, reduction) || input.bytes() <= small_bytes) {
-        const Scratch own(output);  // output may lie in input
-        slices::reduce_scatter(messages, Slices(input, counts), own.buffer(), reduction);
-        return detail::convert(output, own.buffer());
+        slices::reduce_scatter(messages, parts, result, reduction);
+    } else {
+        ring::reduce_scatter(messages, parts, result, reduction);
+        if (reduction.averages()) detail::divide(result, messages.size());
     }
-    const Scratch copy(input);  // the ring accumulates in the memory that it sends
-    detail::convert(copy.buffer(), input);
-    const Slices parts(copy.buffer(), counts);
-    ring::reduce_scatter(messages, parts, reduction);
-    detail::convert(output, parts[messages.rank()]);
-    if (reduction.averages()) detail::divide(output, messages.size());
+    if (overlaps) detail::convert(output, result);
 }
 
 DPTK_INLINE void scatter(Messages& messages, const Buffer& input, const Buffer& output, int root) {

@@ -13,10 +13,15 @@ DPTK_INLINE void broadcast(Messages& messages, const Buffer& data, int root) {
 
     // A rank receives from the position that equals its own without the highest set bit. It then sends to the
     // positions that equal its own with one higher bit set.
-    int reach = 1;
-    while (reach <= position) reach *= 2;
-    if (position > 0) messages.recv(data, rank_at(position - reach / 2));
-    for (; position + reach < size; reach *= 2) messages.send(data, rank_at(position + reach));
+    int first_reach = 1;
+    while (first_reach <= position) first_reach *= 2;
+    const int segments = segment_count(data);
+    const Slices parts = segments_of(data, segments);
+    for (int k = 0; k < segments; ++k) {
+        if (position > 0) messages.recv(parts[k], rank_at(position - first_reach / 2));
+        for (int reach = first_reach; position + reach < size; reach *= 2)
+            messages.send(parts[k], rank_at(position + reach));
+    }
 }
 
 DPTK_INLINE void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root) {

@@ -40,6 +40,7 @@ DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& 
         const DType dtype = accumulation_dtype(parameter.gradient_buffer().dtype);
         const Buffer like{nullptr, parameter.count, dtype, {}};
         sums_[i] = std::make_unique<algorithms::Scratch>(like);
+        std::memset(sums_[i]->buffer().data, 0, sums_[i]->buffer().bytes());
     }
     visit_dtype(parameter.gradient_buffer().dtype, [&](auto zero) {
         using T = decltype(zero);

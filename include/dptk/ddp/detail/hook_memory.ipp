@@ -12,6 +12,7 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE OwnedBuffer allocate(const HookBucket& bucket, std::size_t count, DType dtype) {
     if (bucket.lane) return allocate(*bucket.lane, count, dtype);
     const auto scratch = std::make_shared<algorithms::Scratch>(Buffer{nullptr, count, dtype, {}});
+    std::memset(scratch->buffer().data, 0, scratch->buffer().bytes());
     return {scratch->buffer(), scratch};
 }
 
