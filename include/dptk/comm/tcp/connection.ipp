@@ -50,13 +50,16 @@ DPTK_INLINE bool TcpConnection::flush() {
 
 DPTK_INLINE bool TcpConnection::receive(std::span<std::byte> workspace, TcpReader& reader) {
     constexpr std::size_t most = std::size_t{4} << 20;  // then other connections have their turn
+    constexpr std::size_t large = std::size_t{32} << 10;
     has_received_ = false;
     for (std::size_t total = 0; total < most && !is_invalid_;) {
         std::array<iovec, 2> parts;
         std::size_t count = 0;
         const std::size_t direct = target_ != nullptr ? data_left_ : 0;
         if (direct != 0) parts[count++] = {target_, direct};
-        parts[count++] = {workspace.data(), workspace.size()};
+        // Reads nothing beyond large data: the caller may then have a place for the next message.
+        const std::size_t beyond = direct < large ? workspace.size() : 0;
+        if (beyond != 0) parts[count++] = {workspace.data(), beyond};
         const ssize_t received = ::readv(socket_.number(), parts.data(), static_cast<int>(count));
         if (received < 0 && errno == EINTR) continue;
         if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
@@ -66,7 +69,7 @@ DPTK_INLINE bool TcpConnection::receive(std::span<std::byte> workspace, TcpReade
         const std::size_t placed = std::min(bytes, direct);
         if (placed != 0) take_data(placed, reader);
         if (!parse(workspace.first(bytes - placed), reader)) return false;
-        if (bytes < direct + workspace.size()) return true;
+        if (bytes < direct + beyond || beyond == 0) return true;
         total += bytes;
     }
     return !is_invalid_;

@@ -50,7 +50,7 @@ DPTK_INLINE TcpMesh::TcpMesh(TcpMeshOptions options)
                           if (!peer(rank).unsent.empty()) throw TimeoutError(problem);
                       },
                   .label = [this](int rank) { return label(rank); }}),
-      workspace_(std::size_t{64} << 10) {
+      workspace_(std::size_t{16} << 10) {
     if (!wakes_.is_open()) throw BackendError(text("eventfd: ", errno_text(errno)));
     events_.add(wakes_.number(), EPOLLIN, {TcpEvent::Kind::wake});
     for (int rank = 0; rank < options_.size; ++rank) peers_.push_back(std::make_unique<Peer>(*this, rank));
