@@ -2,6 +2,7 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/agreement.ipp"
+#include "dptk/comm/algorithms/chain.ipp"
 #include "dptk/comm/algorithms/exchange.ipp"
 #include "dptk/comm/algorithms/recursive.ipp"
 #include "dptk/comm/algorithms/ring.ipp"

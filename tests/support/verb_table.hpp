@@ -62,18 +62,19 @@ inline std::vector<TableRow> verb_table() {
 /// The number of elements of the call that a row's first cell names: of all_reduce, reduce and broadcast, or
 /// of one rank's part of the other verbs.
 inline std::size_t count_of_call(const std::string& row) {
+    if (row == "reduce, above") return 2'200'000;
     if (row.ends_with("a rank")) return 20'000;
     if (row.ends_with("above")) return row.starts_with("all_reduce") ? 1'100'000 : 300'000;
     return row == "broadcast" ? 200'000 : 16;
 }
 
-/// The number of segments of 256 KiB of that call's buffer or, if it is combined slice by slice, of a slice.
+/// The number of segments of 256 KiB of that call's buffer or, if a ring combines it, of a slice.
 inline int segments_of_call(const std::string& row, int ranks) {
+    if (row == "broadcast" && ranks == 2) return 1;
     constexpr std::size_t segment = 65'536;  // elements
-    std::size_t count = count_of_call(row);
-    if (row != "broadcast" && !row.starts_with("reduce_scatter"))
-        count = (count - 1) / static_cast<std::size_t>(ranks) + 1;
-    return static_cast<int>((count + segment - 1) / segment);
+    const bool is_whole = row == "broadcast" || row == "reduce, above" || row.starts_with("reduce_scatter");
+    const std::size_t parts = is_whole ? 1 : static_cast<std::size_t>(ranks);
+    return static_cast<int>((count_of_call(row) + segment * parts - 1) / (segment * parts));
 }
 
 /// Makes the call that a row's first cell names: "reduce, above", "all_reduce, 16-bit sums and functions".

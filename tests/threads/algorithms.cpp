@@ -43,6 +43,33 @@ TEST_CASE("all algorithms for all_reduce give the same") {
     });
 }
 
+TEST_CASE("large buffers are sent and reduced in segments") {
+    on_messages([](dptk::ProcessGroup& group) {
+        const int size = group.size();
+        const auto ranks = static_cast<std::size_t>(size);
+        const float sum = static_cast<float>(size * (size + 1)) / 2;
+        const auto own = static_cast<float>(group.rank() + 1);
+        for (const std::size_t count : {70'000U, 300'007U}) {  // elements of each rank
+            for (const int root : {0, size - 1}) {
+                std::vector<float> data(count * ranks, own);
+                data.back() += 1;
+                group.reduce(data, root);
+                CHECK(data.front() == (group.rank() == root ? sum : own));
+                CHECK(data[data.size() / 2] == data.front());
+                CHECK(data.back() == data.front() + (group.rank() == root ? static_cast<float>(size) : 1.0F));
+                group.broadcast(data, root);
+                data.back() -= static_cast<float>(size);
+                CHECK(data == std::vector<float>(data.size(), sum));
+            }
+            const std::vector<float> input(count * ranks, own);
+            std::vector<float> output(count);
+            group.reduce_scatter(input, output);
+            CHECK(output == std::vector<float>(count, sum));
+            CHECK(input == std::vector<float>(count * ranks, own));
+        }
+    });
+}
+
 TEST_CASE("a transport without duplicate says so") {
     on_messages([](dptk::ProcessGroup& group) {
         CHECK_THROWS_WITH_AS(static_cast<void>(group.duplicate()),

@@ -32,6 +32,7 @@ DPTK_INLINE void reduce_scatter(Messages& messages, const Slices& input, const B
                                 const Reduction& reduction) {
     const int rank = messages.rank();
     const int size = messages.size();
+    if (size == 1) return detail::convert(result, input[0]);
     const int segments = segment_count(input[0]);
     const Scratch other(input[0].slice(0, size > 2 ? input[0].count : 0));
     Buffer partial = input.wrapped(rank - 1);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dptk/comm/algorithms/chain.hpp"
 #include "dptk/comm/algorithms/recursive.hpp"
 #include "dptk/comm/algorithms/ring.hpp"
 #include "dptk/comm/algorithms/slices.hpp"
@@ -58,25 +59,30 @@ DPTK_INLINE void all_reduce(Messages& messages, const Buffer& data, const Reduct
 }
 
 DPTK_INLINE void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root) {
+    constexpr std::size_t ring_bytes = std::size_t{1} << 20;  // for each rank
     const int rank = messages.rank();
+    const int size = messages.size();
     const bool by_slices = needs_slices(data.dtype, reduction);
-    if (!by_slices && data.bytes() <= small_bytes) {
-        tree::reduce(messages, data, reduction, root);
-        if (reduction.averages() && rank == root) detail::divide(data, messages.size());
+    const bool by_tree = size == 1 || data.bytes() <= small_bytes;
+    const bool by_chain = size == 2 || data.bytes() > ring_bytes * static_cast<std::size_t>(size);
+    if (!by_slices && (by_tree || by_chain)) {
+        by_tree ? tree::reduce(messages, data, reduction, root)
+                : chain::reduce(messages, data, reduction, root);
+        if (reduction.averages() && rank == root) detail::divide(data, size);
         return;
     }
-    const Slices parts(data, slice_counts(data.count, messages.size()));
+    const Slices parts(data, slice_counts(data.count, size));
     const Scratch sum(parts[0]);
     const Buffer own = sum.buffer().slice(0, parts[rank].count);
     if (by_slices) {
         slices::reduce_scatter(messages, parts, own, reduction);
     } else {
         ring::reduce_scatter(messages, parts, sum.buffer(), reduction);
-        if (reduction.averages()) detail::divide(own, messages.size());
+        if (reduction.averages()) detail::divide(own, size);
     }
     if (rank != root) return messages.send(own, root);
     detail::convert(parts[rank], own);
-    for (int other = 0; other < messages.size(); ++other) {
+    for (int other = 0; other < size; ++other) {
         if (other != root) messages.recv(parts[other], other);
     }
 }

@@ -15,7 +15,7 @@ DPTK_INLINE void broadcast(Messages& messages, const Buffer& data, int root) {
     // positions that equal its own with one higher bit set.
     int first_reach = 1;
     while (first_reach <= position) first_reach *= 2;
-    const int segments = segment_count(data);
+    const int segments = size == 2 ? 1 : segment_count(data);  // nobody sends a part on
     const Slices parts = segments_of(data, segments);
     for (int k = 0; k < segments; ++k) {
         if (position > 0) messages.recv(parts[k], rank_at(position - first_reach / 2));
