@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dptk/comm/algorithms/run.hpp"
+#include "dptk/comm/detail/outer_call.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
 #include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/shm/collectives.hpp"
@@ -90,8 +91,11 @@ class ShmTransport {
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
         if (collectives_) {
-            if (algorithm == AllReduceAlgorithm::automatic && collectives_->serves(call))
+            if (algorithm == AllReduceAlgorithm::automatic && collectives_->serves(call)) {
+                const detail::OuterCall outer{call, across_ranks_};
+                const detail::OuterCallScope scope(outer);
                 return collectives_->run(call);
+            }
             collectives_->check(call);
         }
         algorithms::run(*inner_, call, algorithm);
@@ -282,8 +286,9 @@ class ShmTransport {
     void join_hosts(const detail::ShmHosts& hosts, std::uint64_t token) {
         if constexpr (detail::HasSubgroup<Inner>) {
             if (hosts.count() == 1 || hosts.local_rank >= hosts.min_local_size) return;
+            across_ranks_ = hosts.across();
             across_ = std::make_shared<Inner>(
-                inner_->subgroup(hosts.across(), detail::text("hosts/", token, "/", hosts.local_rank)));
+                inner_->subgroup(across_ranks_, detail::text("hosts/", token, "/", hosts.local_rank)));
         }
     }
 
@@ -294,6 +299,7 @@ class ShmTransport {
     /// Connects the ranks that have the same local rank as this rank, one on each host. Null if there is only
     /// one host, or if some host has no such rank.
     std::shared_ptr<Inner> across_;
+    std::vector<int> across_ranks_;
     /// The CPU budget of this host, computed by the job's first transport.
     std::optional<detail::CpuBudget> cpu_budget_;
     bool competes_with_compute_ = false;

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -78,8 +79,9 @@ class TcpMesh {
     /// from this one fail.
     void close_group(GroupId id) noexcept;
 
-    /// Begins the collective that the header describes, to which the group's next messages belong.
-    void begin_call(const TcpHeader& call);
+    /// Begins the collective that the header describes, to which the group's next messages belong. Its errors
+    /// name the group's ranks by these numbers, or by their ranks in the group if it is empty.
+    void begin_call(const TcpHeader& call, std::span<const int> names);
 
     /// Sends or receives a message. Blocks until it is complete, and throws its error if it has one.
     void run(TcpSend& message);
@@ -122,6 +124,7 @@ class TcpMesh {
         std::list<Arrived> arrived = {};       // in the order of arrival
         std::set<int> left = {};               // the ranks that have closed the group
         TcpHeader call = {};                   // the last collective that this rank has begun
+        std::vector<int> names = {};           // of its ranks, in errors
         bool is_closed = false;
     };
 
@@ -176,8 +179,8 @@ class TcpMesh {
                                               const TcpReceive& message) const;
     [[nodiscard]] std::exception_ptr differing_calls(int other, const TcpHeader& theirs,
                                                      const TcpHeader& own) const;
-    /// Returns the rank in the group of the rank with this number in the job.
-    [[nodiscard]] int rank_in(GroupId group, int number) const;
+    /// Returns the number in errors of the rank with this number in the job.
+    [[nodiscard]] int rank_in(GroupId id, int number) const;
     [[nodiscard]] std::byte* begin_data(Peer& from, const TcpHeader& header);
     [[nodiscard]] std::byte* begin_message(Peer& from, const TcpHeader& header);
     void end_data(Peer& from, const TcpHeader& header);

@@ -148,9 +148,11 @@ DPTK_INLINE void TcpMesh::open_group(GroupId id, std::vector<int> ranks) {
     groups_[id].ranks = std::move(ranks);
 }
 
-DPTK_INLINE void TcpMesh::begin_call(const TcpHeader& call) {
+DPTK_INLINE void TcpMesh::begin_call(const TcpHeader& call, std::span<const int> names) {
     const std::lock_guard lock(mutex_);
-    groups_[call.group].call = call;
+    Group& group = groups_[call.group];
+    group.call = call;
+    group.names.assign(names.begin(), names.end());
 }
 
 DPTK_INLINE void TcpMesh::close_group(GroupId id) noexcept {
@@ -352,9 +354,10 @@ DPTK_INLINE std::exception_ptr TcpMesh::differing_calls(int other, const TcpHead
                       {.rank = here, .peer = there}));
 }
 
-DPTK_INLINE int TcpMesh::rank_in(GroupId group, int number) const {
-    const std::vector<int>& ranks = groups_.at(group).ranks;
-    return static_cast<int>(detail::find(ranks, number) - ranks.begin());
+DPTK_INLINE int TcpMesh::rank_in(GroupId id, int number) const {
+    const Group& group = groups_.at(id);
+    const auto rank = static_cast<std::size_t>(detail::find(group.ranks, number) - group.ranks.begin());
+    return rank < group.names.size() ? group.names[rank] : static_cast<int>(rank);
 }
 
 DPTK_INLINE std::byte* TcpMesh::begin_data(Peer& from, const TcpHeader& header) {

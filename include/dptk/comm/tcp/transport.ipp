@@ -12,6 +12,7 @@
 
 #include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/call_wait.hpp"
+#include "dptk/comm/detail/outer_call.hpp"
 #include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/tcp/mesh.hpp"
 #include "dptk/control/health/control_plane.hpp"
@@ -85,14 +86,17 @@ namespace DPTK_NAMESPACE {
 class TcpTransport::CollectiveMessages final : public algorithms::Messages {
   public:
     CollectiveMessages(TcpTransport& transport, const Collective& call) : transport_(transport) {
-        const detail::CallTracker::Call words = detail::PackedCall(call).words();
+        const detail::OuterCall* const outer = detail::outer_call;
+        const Collective& named = outer != nullptr ? outer->call : call;
+        const detail::CallTracker::Call words = detail::PackedCall(named).words();
         call_ = {.group = transport.id_,
                  .call_number = ++transport.calls_,
                  .call_first = words.first,
                  .call_second = words.second,
-                 .call_hash = detail::hash_of(call),
+                 .call_hash = detail::hash_of(named),
                  .tag = detail::collective_message};
-        if (transport.mesh_) transport.mesh_->begin_call(call_);
+        if (!transport.mesh_) return;
+        transport.mesh_->begin_call(call_, outer != nullptr ? outer->ranks : std::span<const int>());
     }
 
     [[nodiscard]] int rank() const override { return transport_.rank(); }
