@@ -1,6 +1,7 @@
 // Ranks that are threads of each process of a group. tests/launch/check-thread-ranks has tests that break
 // the processes' group.
 #include <doctest/doctest.h>
+#include <dptk/comm/registry.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <atomic>
@@ -18,16 +19,17 @@ namespace {
 
 using dptk::ProcessGroup;
 
-void on_few_ranks(const std::function<void(ProcessGroup&)>& fn) {
+/// Runs a test whose threads can be connected: in one process, or in a program that includes TCP.
+void on_connectable_ranks(const std::function<void(ProcessGroup&)>& fn) {
     test::on_ranks([&fn](ProcessGroup& group) {
-        if (group.size() <= 4) fn(group);
+        if (group.size() <= 4 && (group.size() == 1 || dptk::is_tcp_available())) fn(group);
     });
 }
 
 }  // namespace
 
 TEST_CASE("threads of several processes are one group, numbered process by process") {
-    on_few_ranks([](ProcessGroup& processes) {
+    on_connectable_ranks([](ProcessGroup& processes) {
         std::string name;
         for (int round = 0; round < 2; ++round) {  // the processes' group stays usable
             const std::vector<int> counts = processes.all_gather_value(1 + (processes.rank() + round) % 2);
@@ -67,7 +69,7 @@ TEST_CASE("threads of several processes are one group, numbered process by proce
 
 TEST_CASE("an exception in a thread ends the threads of all processes") {
     if (test::is_launched()) return;  // it would break the group of the other tests
-    on_few_ranks([](ProcessGroup& processes) {
+    on_connectable_ranks([](ProcessGroup& processes) {
         std::atomic<int> told = 0;
         const auto run = [&] {
             dptk::launch_threads(processes, 2, [&](ProcessGroup& group) {
@@ -92,7 +94,7 @@ TEST_CASE("an exception in a thread ends the threads of all processes") {
 }
 
 TEST_CASE("an error that all threads throw is agreed, and the processes' group stays usable") {
-    on_few_ranks([](ProcessGroup& processes) {
+    on_connectable_ranks([](ProcessGroup& processes) {
         std::string text;
         CHECK(test::throws<dptk::Error>(
             text,
@@ -110,7 +112,7 @@ TEST_CASE("an error that all threads throw is agreed, and the processes' group s
 }
 
 TEST_CASE("an invalid number of threads, and different timeouts, are errors in all processes") {
-    on_few_ranks([](ProcessGroup& processes) {
+    on_connectable_ranks([](ProcessGroup& processes) {
         const int last = processes.size() - 1;
         std::atomic<int> calls = 0;
         const auto count = [&](ProcessGroup&) { ++calls; };

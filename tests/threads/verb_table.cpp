@@ -38,6 +38,7 @@ class CountingMessages {
 int evaluate(const std::string& formula, int n, int s) {
     const int log2_n = static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
     const std::map<std::string, int> formulas = {{"1", 1},
+                                                 {"s", s},
                                                  {"n", n},
                                                  {"n-1", n - 1},
                                                  {"2(n-1)", 2 * (n - 1)},
