@@ -1,5 +1,7 @@
 #include "command.hpp"
 
+#include <dptk/comm/tcp.hpp>
+
 #include <cstdio>
 #include <map>
 
