@@ -16,6 +16,7 @@
 #include "console.hpp"
 #include "guard.hpp"
 #include "job.hpp"
+#include "nodes.hpp"
 #include "options.hpp"
 #include "orphans.hpp"
 #include "program.hpp"
@@ -91,7 +92,8 @@ int run_command(const run::Options& options) {
         std::fprintf(stderr, "dptk-run: %s\n", program.error.c_str());
         return program.exit_status;
     }
-    const run::Job job = run::make_job(options, program.path);
+    run::Job job = run::make_job(options, program.path);
+    if (options.node_rank < 0) job.options.node_rank = run::join_nodes(job);
     const run::Signals signals;
     run::Console console;
     for (const std::string& remark : job.remarks) console.say(remark);

@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <dptk/core/detail/parse.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/version.hpp>
 
@@ -22,7 +23,10 @@ struct Given {
     Options options;
     bool standalone = false;
     bool use_env = false;
+    bool has_free_port = false;  // --rdzv-endpoint HOST:0
     std::optional<int> node_rank;
+    std::string endpoint;
+    std::string rendezvous_backend;
     std::string redirects = "none";
     std::string tee = "none";
     std::vector<std::string> environment;
@@ -46,12 +50,15 @@ void declare_options(CLI::App& app, Given& given) {
     app.add_option("--nnodes", options.nnodes, "number of hosts; each runs dptk-run (1)")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 20).description(""));
-    app.add_option("--node-rank", given.node_rank, "index of this host, from 0")->type_name("N");
+    app.add_option("--node-rank", given.node_rank, "index of this host (the hosts agree on it)")
+        ->type_name("N");
     app.add_option("--master-addr", options.master_addr, "host of rank 0")->type_name("HOST");
     app.add_option("--master-port", options.master_port, text("port of rank 0 (", default_master_port, ")"))
         ->type_name("PORT")
         ->check(CLI::Range(1, 65535).description(""));
     app.add_flag("--standalone", given.standalone, "a single host, a free port (no --master-*)");
+    app.add_option("--rdzv-endpoint", given.endpoint, "--master-addr and --master-port in one")
+        ->type_name("HOST[:PORT]");
     app.add_option("--rdzv-id", options.run_id, "name of the job, same on all hosts")->type_name("NAME");
     app.add_option("--max-restarts", options.max_restarts, "restarts of all ranks after failures (0)")
         ->type_name("N")
@@ -71,7 +78,9 @@ void declare_options(CLI::App& app, Given& given) {
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.add_flag("--pass-local-rank", options.pass_local_rank, "add the argument --local_rank=N");
-    // Options of torch.distributed.launch for what dptk-run always does. The help does not show them.
+    // Options of torchrun and torch.distributed.launch for what dptk-run always does. The help does not show
+    // them.
+    app.add_option("--rdzv-backend", given.rendezvous_backend)->group("");
     app.add_flag("--use-env", given.use_env)->group("");
     app.add_flag("--no-python")->group("");
     app.set_help_flag("-h,--help", "print this text and exit");
@@ -113,6 +122,35 @@ Streams streams_of(const std::string& name) {
     return name == "all" ? Streams::all : Streams::none;
 }
 
+/// Takes --rdzv-endpoint for --master-addr and --master-port. Returns what is wrong with it; empty if
+/// nothing.
+std::string take_endpoint(Given& given) {
+    Options& options = given.options;
+    const std::string& backend = given.rendezvous_backend;
+    if (!backend.empty() && backend != "c10d" && backend != "static")
+        return text("--rdzv-backend ", backend, ": expected c10d or static");
+    if (given.endpoint.empty()) return "";
+    if (given.standalone || !options.master_addr.empty() || options.master_port != 0)
+        return "--rdzv-endpoint contradicts --standalone, --master-addr and --master-port";
+    std::string host = given.endpoint;
+    const std::size_t bracket = host.starts_with('[') ? host.find(']') : 0;  // as in [fd00::1]:29500
+    if (const std::size_t colon = host.find(':', std::min(bracket, host.size()));
+        colon != std::string::npos) {
+        const std::string port = host.substr(colon + 1);
+        host.resize(colon);
+        const bool is_port = dptk::detail::parse_number(port, options.master_port);
+        const int lowest = options.nnodes > 1 ? 1 : 0;  // 0: a free port
+        if (!is_port || options.master_port < lowest || options.master_port > 65535)
+            return text("--rdzv-endpoint ", given.endpoint, ": expected HOST or HOST:PORT with a port in [",
+                        lowest, ", 65535]");
+        given.has_free_port = options.master_port == 0;
+    }
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    if (host.empty()) return text("--rdzv-endpoint ", given.endpoint, ": expected HOST or HOST:PORT");
+    options.master_addr = std::move(host);
+    return "";
+}
+
 /// What is wrong with the options about hosts, ranks and ports; empty if they are valid.
 std::string place_error(const Given& given) {
     const Options& options = given.options;
@@ -122,11 +160,8 @@ std::string place_error(const Given& given) {
         return "--standalone contradicts --master-addr and --master-port: it chooses a free port itself";
     }
     if (options.nnodes > 1 && options.master_addr.empty()) {
-        return text(nnodes, " needs --master-addr, the name or address of the host with --node-rank 0");
-    }
-    if (options.nnodes > 1 && !given.node_rank) {
-        return text(nnodes, " needs --node-rank, a different number from 0 to ", options.nnodes - 1,
-                    " on each host");
+        return text(nnodes,
+                    " needs --rdzv-endpoint or --master-addr, the name or address of the host of rank 0");
     }
     const int node_rank = given.node_rank.value_or(0);
     if (node_rank < 0 || node_rank >= options.nnodes) {
@@ -179,12 +214,13 @@ std::string options_error(const Given& given) {
 /// Fills in the options that depend on other options.
 void complete(Given& given, const CLI::App& app) {
     Options& options = given.options;
-    options.node_rank = given.node_rank.value_or(0);
+    options.node_rank = given.node_rank.value_or(options.nnodes > 1 ? -1 : 0);
     options.redirects = streams_of(given.redirects);
     options.tee = streams_of(given.tee);
     const bool is_default = app.count("--redirects") == 0 && app.count("--tee") == 0;
     if (!options.log_dir.empty() && is_default) options.tee = Streams::all;
-    if (!options.master_addr.empty() && options.master_port == 0) options.master_port = default_master_port;
+    if (!options.master_addr.empty() && options.master_port == 0 && !given.has_free_port)
+        options.master_port = default_master_port;
     for (const std::string& variable : given.environment) {
         const std::size_t equals = variable.find('=');
         options.environment.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
@@ -216,6 +252,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return usage_error(error.what());
     }
+    if (const std::string error = take_endpoint(given); !error.empty()) return usage_error(error);
     if (const std::string error = options_error(given); !error.empty()) return usage_error(error);
     complete(given, app);
     return {std::move(given.options), "", 0};

@@ -19,10 +19,10 @@ enum class Streams { none, out, err, all };
 struct Options {
     int nnodes = 1;
     std::string nproc_per_node = "1";  // a number, or auto, gpu, cpu
-    int node_rank = 0;
-    std::string master_addr;  // empty: loopback address
-    int master_port = 0;      // 0: a free port
-    std::string run_id;       // empty: a random name
+    int node_rank = 0;                 // -1: the hosts agree on it
+    std::string master_addr;           // empty: loopback address
+    int master_port = 0;               // 0: a free port
+    std::string run_id;                // empty: a random name
     int max_restarts = 0;
     std::string shutdown_timeout;  // seconds; empty: DPTK_SHUTDOWN_TIMEOUT, or the default
     std::string log_dir;           // empty: no files

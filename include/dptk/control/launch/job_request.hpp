@@ -74,6 +74,10 @@ namespace detail {
 [[nodiscard]] std::optional<std::chrono::milliseconds> parse_seconds(const char* variable,
                                                                      const std::string& value);
 
+/// Returns the token of DPTK_TOKEN, or of the file that DPTK_TOKEN_FILE names; empty if neither is set.
+/// Throws ArgumentError if the file has no token.
+[[nodiscard]] std::string environment_token();
+
 /// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);
 

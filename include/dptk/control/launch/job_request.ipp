@@ -32,8 +32,7 @@ DPTK_INLINE std::string first_of(std::string option, const char* variable) {
     return option.empty() ? environment_text(variable) : std::move(option);
 }
 
-/// Returns DPTK_TOKEN or the first line of the file that DPTK_TOKEN_FILE names; empty if neither is set.
-[[nodiscard]] DPTK_INLINE std::string environment_token() {
+DPTK_INLINE std::string environment_token() {
     std::string token = environment_text("DPTK_TOKEN");
     const std::string path = environment_text("DPTK_TOKEN_FILE");
     if (!token.empty() || path.empty()) return token;
