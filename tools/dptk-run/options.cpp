@@ -44,8 +44,7 @@ class Formatter : public CLI::Formatter {
 void declare_options(CLI::App& app, Given& given) {
     Options& options = given.options;
     const auto streams = CLI::IsMember({"none", "out", "err", "all"}).description("");
-    app.add_option("--nproc-per-node", options.nproc_per_node,
-                   "ranks on this host (1); auto: one per GPU,\nwithout GPUs one per core")
+    app.add_option("--nproc-per-node", options.nproc_per_node, "ranks on this host (1); auto: GPUs or cores")
         ->type_name("N|auto|gpu|cpu");
     app.add_option("--nnodes", options.nnodes, "number of hosts; each runs dptk-run (1)")
         ->type_name("N")
