@@ -2,11 +2,17 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/detail/active_call.hpp>
 #include <dptk/control/health/control_plane.hpp>
+#include <dptk/control/health/failure_report.hpp>
 #include <dptk/control/store/in_process_store.hpp>
 #include <dptk/core/log.hpp>
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -191,4 +197,33 @@ TEST_CASE("a rank that has opened no group yet, or has made no call, has not lef
     ranks.missing->open(group);
     CHECK(ranks.says("missing: rank 1 has made no call yet"));
     ranks.missing->close(group);
+}
+
+TEST_CASE("an uncaught exception ends the process only after the failure report is written") {
+    struct SlowListener final : dptk::detail::FailureListener {
+        std::atomic<bool> may_go = false;
+        void wake() noexcept override {
+            while (!may_go) std::this_thread::sleep_for(1ms);
+        }
+    };
+    dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
+    std::string file = (std::filesystem::temp_directory_path() / "dptk-report-XXXXXX").string();
+    ::close(::mkstemp(file.data()));
+    ::setenv("DPTK_ERROR_FILE", file.c_str(), 1);
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
+    const auto slow = std::make_shared<SlowListener>();
+    job_state->subscribe(slow);
+    const auto plane = dptk::detail::ControlPlane::make({.rank = 0, .size = 2, .timeout = 60s}, job_state);
+    std::jthread finder([&] { job_state->fail("rank 1 is gone", dptk::detail::Failure::remote); });
+    while (!job_state->failed()) std::this_thread::sleep_for(1ms);
+    plane->on_terminate("uncaught exception: rank 1 is gone");
+    const auto report = dptk::detail::read_failure_report(file.c_str());
+    slow->may_go = true;
+    finder.join();
+    ::unsetenv("DPTK_ERROR_FILE");
+    std::filesystem::remove(file);
+    dptk::set_log_sink({});
+    REQUIRE(report.has_value());
+    CHECK(report->text == "rank 1 is gone");
+    CHECK(report->kind == dptk::detail::FailureKind::consequence);
 }
