@@ -189,7 +189,7 @@ class ControlPlane final : public WatchdogTask,
     void run_last_resort_if_stuck(bool calls_are_inside);
 
     /// Writes the failure report that a launcher reads to find the rank that failed first.
-    void write_report(const FailureCause& cause) const;
+    void write_report(const FailureCause& cause);
 
     /// Sends a cause that this rank has found to the other ranks. Waits for the store for at most
     /// store_timeout.
@@ -217,6 +217,8 @@ class ControlPlane final : public WatchdogTask,
     std::shared_ptr<JobState> job_state_;
     ProgramWait program_;
     std::atomic<std::chrono::milliseconds> shortest_timeout_;
+    std::mutex report_mutex_;
+    bool is_reported_ = false;
     std::mutex mutex_;
     std::vector<Channel> channels_;
     std::vector<ChannelStatus> closed_;

@@ -199,7 +199,9 @@ DPTK_INLINE void ControlPlane::post(const FailureCause& cause) const {
 DPTK_INLINE void ControlPlane::on_terminate(const std::string& message) noexcept {
     job_state_->fail(uncaught_cause(rank(), message));
     try {
-        post(job_state_->full_cause());  // the thread that has found the failure may not have done it yet
+        // The thread that has found the failure may not have done it yet.
+        write_report(job_state_->full_cause());
+        post(job_state_->full_cause());
     } catch (const std::exception&) {
         // The store is lost. The other ranks detect that by themselves.
     }
@@ -290,9 +292,11 @@ DPTK_INLINE void ControlPlane::run_last_resort_if_stuck(bool calls_are_inside) {
     }
 }
 
-DPTK_INLINE void ControlPlane::write_report(const FailureCause& cause) const {
+DPTK_INLINE void ControlPlane::write_report(const FailureCause& cause) {
     const char* path = std::getenv("DPTK_ERROR_FILE");
     if (path == nullptr) return;
+    const std::lock_guard lock(report_mutex_);
+    if (std::exchange(is_reported_, true)) return;
     const FailureKind kind = job_state_->kind() != Failure::local ? FailureKind::consequence
                              : cause.is_agreed                    ? FailureKind::agreed
                                                                   : FailureKind::cause;
