@@ -20,10 +20,10 @@ namespace {
 
 using dptk::detail::text;
 
-/// The meeting of the hosts of a job, in a store that node 0 serves.
-class Meeting {
+/// Connects the hosts of a job through a store that node 0 serves.
+class NodeRendezvous {
   public:
-    explicit Meeting(const Job& job)
+    explicit NodeRendezvous(const Job& job)
         : hosts_(job.options.nnodes),
           place_{job.options.master_addr, static_cast<std::uint16_t>(job.options.master_port)},
           prefix_(text("nodes/", job.run_id, '/')),
@@ -114,7 +114,7 @@ class Meeting {
 }  // namespace
 
 int join_nodes(const Job& job) {
-    return Meeting(job).join();
+    return NodeRendezvous(job).join();
 }
 
 }  // namespace run

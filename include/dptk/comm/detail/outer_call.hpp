@@ -15,7 +15,7 @@ struct OuterCall {
     std::span<const int> ranks;
 };
 
-/// The outer call of the calling thread; null if there is none.
+/// The outer call of the calling thread, or null.
 inline thread_local const OuterCall* outer_call = nullptr;
 
 /// Sets the outer call during this object's lifetime.

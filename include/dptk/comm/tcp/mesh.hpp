@@ -124,7 +124,7 @@ class TcpMesh {
         std::list<Arrived> arrived = {};       // in the order of arrival
         std::set<int> left = {};               // the ranks that have closed the group
         TcpHeader call = {};                   // the last collective that this rank has begun
-        std::vector<int> names = {};           // of its ranks, in errors
+        std::vector<int> names = {};           // the numbers of its ranks in errors
         bool is_closed = false;
     };
 
