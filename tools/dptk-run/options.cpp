@@ -121,8 +121,8 @@ Streams streams_of(const std::string& name) {
     return name == "all" ? Streams::all : Streams::none;
 }
 
-/// Takes --rdzv-endpoint for --master-addr and --master-port. Returns what is wrong with it; empty if
-/// nothing.
+/// Takes --rdzv-endpoint for --master-addr and --master-port. Returns what is wrong with it, or an empty
+/// text.
 std::string take_endpoint(Given& given) {
     Options& options = given.options;
     const std::string& backend = given.rendezvous_backend;
