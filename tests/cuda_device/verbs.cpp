@@ -4,10 +4,8 @@
 #include <dptk/comm/init.hpp>
 #include <dptk/comm/multi_device.hpp>
 #include <dptk/comm/nccl.hpp>
+#include <dptk/comm/tcp.hpp>
 #include <dptk/comm/thread.hpp>
-#ifdef DPTK_WITH_GLOO
-#include <dptk/comm/gloo.hpp>
-#endif
 
 #include <cstdlib>
 #include <string_view>
