@@ -2,7 +2,7 @@
 // per process, or with THREADS ranks, one per thread. It trains a small model for some steps, and checks
 // every number that it receives. When rank RANK reaches MOMENT, it injects FAULT: immediately, or DELAY
 // milliseconds later from another thread while the program continues. The script itself injects the faults
-// "full_disk" and "garbage".
+// "full_disk", "garbage", "slow_link" and, while the rank waits, "cut_link".
 #include <dptk/ddp.hpp>
 
 #include <signal.h>
@@ -131,6 +131,7 @@ class Job {
         if (!is_here(moment)) return;
         std::printf("rank %d: %s\n", rank_, fault_.kind.c_str());
         std::fflush(stdout);
+        if (fault_.kind == "cut_link") return std::this_thread::sleep_for(std::chrono::seconds(1));
         if (fault_.kind == "exception") throw std::runtime_error("the reactor is on fire");
         if (fault_.kind == "exit_0") std::exit(0);
         if (fault_.kind == "exit_1") std::exit(1);
