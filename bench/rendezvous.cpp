@@ -1,5 +1,6 @@
 // A rank that executes the rendezvous and a barrier, and prints when it began and ended, in seconds of the
 // system clock.
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>
 
 #include <chrono>

@@ -4,6 +4,7 @@
 //   staging
 //   dptk-run --nproc-per-node 2 -- staging
 #include <dptk/comm/staged.hpp>
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>
 
 #include <algorithm>

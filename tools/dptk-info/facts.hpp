@@ -76,6 +76,13 @@ struct ComputeResult {
     Slowest slowest;
 };
 
+/// Messages between rank 0 and another rank.
+struct MessageResult {
+    int peer = 0;
+    double latency = 0;           // in seconds: half the round trip of 8 bytes
+    double bytes_per_second = 0;  // of messages of 4 MiB, one after the other
+};
+
 struct AllReduceResult {
     std::size_t bytes = 0;
     std::size_t repetitions = 0;
@@ -90,6 +97,7 @@ struct JobFacts {
     std::string launch_problem;  // why this process could not join its job; empty: it has joined
     std::vector<RankFacts> ranks;
     std::optional<ComputeResult> compute;
+    std::vector<MessageResult> messages;
     std::vector<AllReduceResult> all_reduce;
 };
 

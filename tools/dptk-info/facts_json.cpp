@@ -31,6 +31,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, hos
                                                 omp_num_threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Slowest, rank, ratio)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ComputeResult, work, seconds, threads, slowest)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MessageResult, peer, latency, bytes_per_second)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AllReduceResult, bytes, repetitions, seconds,
                                                 bytes_per_second, slowest)
 
@@ -59,6 +60,7 @@ std::string text_from(const JobFacts& facts, const std::vector<std::string>& rem
     report["world_size"] = facts.ranks.size();
     report["ranks"] = nlohmann::json(facts.ranks);
     report["compute"] = nlohmann::json(facts.compute);
+    report["messages"] = nlohmann::json(facts.messages);
     report["all_reduce"] = nlohmann::json(facts.all_reduce);
     report["remarks"] = remarks;
     return dump(report, 2);

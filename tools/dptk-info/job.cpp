@@ -1,5 +1,6 @@
 #include "job.hpp"
 
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>  // includes the transports that this program is built with
 
 #include <cstdlib>

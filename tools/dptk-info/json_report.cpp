@@ -14,6 +14,8 @@ class JsonReport final : public Report {
   public:
     void compute_begins() override { progress("compute test"); }
 
+    void messages_begin() override { progress("message test"); }
+
     void all_reduce_begins() override { progress("all-reduce test"); }
 
     void all_reduce(const AllReduceResult& result) override {

@@ -11,6 +11,7 @@
 #include "all_reduce_test.hpp"
 #include "compute_test.hpp"
 #include "job.hpp"
+#include "message_test.hpp"
 #include "options.hpp"
 #include "remarks.hpp"
 #include "report.hpp"
@@ -54,6 +55,10 @@ void inspect(info::Job& job, const Options& options) {
         report->compute(facts);
     }
     if (options.tests != Effort::none && job.group.size() > 1) {
+        report->messages_begin();
+        facts.messages =
+            info::run_message_test(job.group, facts, options.tests,
+                                   [&](const info::MessageResult& result) { report->messages(result); });
         report->all_reduce_begins();
         facts.all_reduce = info::run_all_reduce_test(
             job.group, options.tests,

@@ -21,7 +21,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.set_help_flag("-h,--help", "print this text and exit");
     app.add_flag("--json", options.json, "print one JSON object; progress goes to stderr");
     app.add_flag("--quick", quick, "run the tests with few repetitions");
-    app.add_flag("--no-tests", no_tests, "do not run the compute and all-reduce tests");
+    app.add_flag("--no-tests", no_tests, "do not run the tests of speed");
     app.set_version_flag("--version", "dptk-info " DPTK_VERSION, "print the version and exit");
     try {
         app.parse(argc, argv);

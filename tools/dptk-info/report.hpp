@@ -21,6 +21,8 @@ class Report {
     virtual void facts(const JobFacts&) {}
     virtual void compute_begins() {}
     virtual void compute(const JobFacts&) {}
+    virtual void messages_begin() {}
+    virtual void messages(const MessageResult&) {}
     virtual void all_reduce_begins() {}
     virtual void all_reduce(const AllReduceResult&) {}
     /// Is called last, with all facts and remarks.

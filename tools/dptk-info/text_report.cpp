@@ -167,6 +167,18 @@ class TextReport final : public Report {
         flush();
     }
 
+    void messages_begin() override {
+        print("message test");
+        std::printf("  %-10s  %10s  %12s\n", "ranks", "latency", "bandwidth");
+        flush();
+    }
+
+    void messages(const MessageResult& result) override {
+        std::printf("  %-10s  %10s  %12s\n", text("0 and ", result.peer).c_str(),
+                    seconds_text(result.latency).c_str(), rate_text(result.bytes_per_second).c_str());
+        flush();
+    }
+
     void all_reduce_begins() override {
         print("all-reduce test");
         std::printf("  %10s  %10s  %12s  %s\n", "size", "time", "bandwidth", "slowest");
