@@ -6,9 +6,6 @@
 #include <dptk/comm/algorithms/local_reduce.hpp>
 #include <dptk/comm/mpi.hpp>
 #include <dptk/ddp.hpp>
-#ifdef DPTK_WITH_GLOO
-#include <dptk/comm/gloo.hpp>
-#endif
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#ifdef DPTK_WITH_GLOO
+#include "gloo_collectives.hpp"
+#endif
 #include "measure.hpp"
 
 namespace {
@@ -76,16 +76,6 @@ void alternate(dptk::ProcessGroup& group, std::size_t bytes, std::initializer_li
     }
 }
 
-#ifdef DPTK_WITH_GLOO
-dptk::GlooTransport& gloo_between(dptk::ProcessGroup& group) {
-    static dptk::GlooTransport gloo(dptk::GlooOptions{.rank = group.rank(),
-                                                      .size = group.size(),
-                                                      .store = group.channel().control().store(),
-                                                      .name = "bench"});
-    return gloo;
-}
-#endif
-
 void measure(dptk::ProcessGroup& group, std::size_t bytes) {
     const std::size_t count = bytes / sizeof(float);
     const dptk::Allocation<float> memory = group.allocate<float>(count);
@@ -115,9 +105,8 @@ void measure(dptk::ProcessGroup& group, std::size_t bytes) {
 #ifdef DPTK_WITH_GLOO
     // Gloo is measured apart: its threads slow down operations that are measured after it.
     if (group.size() > 1) {
-        dptk::GlooTransport& transport = gloo_between(group);
-        const dptk::Buffer buffer{own_memory.data(), count, dptk::DType::f32, {}, 0};
-        Operation gloo{rewrite_own, [&] { transport.all_reduce(buffer, dptk::ReduceOp::sum); }};
+        static bench::Gloo collectives(group);
+        Operation gloo{rewrite_own, [&] { collectives.all_reduce(own_memory); }};
         allocated.times.clear();
         alternate(group, bytes, {&allocated, &gloo});
         print("allreduce", allocated, "Gloo", gloo);

@@ -8,9 +8,6 @@
 #include <dptk/control/net/interface.hpp>
 #include <dptk/control/net/socket.hpp>
 #include <dptk/ddp.hpp>
-#ifdef DPTK_WITH_GLOO
-#include <dptk/comm/gloo.hpp>
-#endif
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -23,6 +20,9 @@
 #include <string>
 #include <vector>
 
+#ifdef DPTK_WITH_GLOO
+#include "gloo_collectives.hpp"
+#endif
 #include "measure.hpp"
 
 namespace {
@@ -114,6 +114,26 @@ const std::vector<Verb> verbs = {
          MPI_Alltoall(b.one.data(), b.share, MPI_FLOAT, b.all.data(), b.share, MPI_FLOAT, world);
      }},
 };
+
+#ifdef DPTK_WITH_GLOO
+/// Returns what Gloo calls for the verb; empty if Gloo does not have it.
+[[nodiscard]] std::function<void()> in_gloo(bench::Gloo& gloo, const std::string& verb, int rank,
+                                            Buffers& b) {
+    if (verb == "barrier") return [&] { gloo.barrier(); };
+    if (verb == "all_reduce") return [&] { gloo.all_reduce(b.one); };
+    if (verb == "reduce") return [&] { gloo.reduce(b.one, 0); };
+    if (verb == "broadcast") return [&] { gloo.broadcast(b.one, 0); };
+    if (verb == "all_gather") return [&] { gloo.all_gather(b.part, b.all); };
+    if (verb == "gather") return [&] { gloo.gather(b.part, b.all, 0); };
+    if (verb == "scatter") return [&] { gloo.scatter(b.all, b.part, 0); };
+    if (verb == "all_to_all") return [&] { gloo.all_to_all(b.one, b.all); };
+    if (verb != "message") return {};
+    return [&, rank] {
+        there_and_back(
+            rank, [&] { gloo.send(b.one, 1 - rank); }, [&] { gloo.recv(b.one, 1 - rank); });
+    };
+}
+#endif
 
 /// A bare connection between ranks 0 and 1.
 class BareSocket {
@@ -232,10 +252,12 @@ int main(int argc, char** argv) {
     });
 #ifdef DPTK_WITH_GLOO
     // Measured last: its threads slow down what is measured after it.
-    dptk::ProcessGroup gloo = processes.subgroup(ranks, {.backend = "gloo"});
+    bench::Gloo gloo(group);
     for_each_verb([&](const Verb& verb, Buffers& b, const std::string& name, double scale) {
-        compare(
-            group, name, "Gloo", scale, [&] { verb.dptk(group, b); }, [&] { verb.dptk(gloo, b); });
+        if (const auto theirs = in_gloo(gloo, verb.name, group.rank(), b)) {
+            compare(
+                group, name, "Gloo", scale, [&] { verb.dptk(group, b); }, theirs);
+        }
     });
 #endif
 }

@@ -35,18 +35,18 @@ struct Call {
         {"all_reduce",
          [=](GlooTransport& on) {
              auto d = data();
-             on.all_reduce(test::buffer(d), ReduceOp::sum);
+             test::all_reduce(on, test::buffer(d), ReduceOp::sum);
          }},
         {"broadcast",
          [=](GlooTransport& on) {
              auto d = data();
-             on.broadcast(test::buffer(d), 1);
+             test::broadcast(on, test::buffer(d), 1);
          }},
         {"all_gather",
          [=](GlooTransport& on) {
              auto d = data();
              std::vector<float> all(count * static_cast<std::size_t>(on.size()));
-             on.all_gather(test::buffer(d), test::buffer(all));
+             test::all_gather(on, test::buffer(d), test::buffer(all));
          }},
         {"all_reduce, over messages",
          [=](GlooTransport& on) {
@@ -58,21 +58,21 @@ struct Call {
         {"gather",
          [=](GlooTransport& on) {
              auto d = data();
-             on.gather(test::buffer(d), {}, 1);
+             dptk::algorithms::run(on, {.verb = dptk::Verb::gather, .input = test::buffer(d), .root = 1});
          }},
         {"scatter",
          [=](GlooTransport& on) {
              auto d = data();
-             on.scatter({}, test::buffer(d), 1);
+             dptk::algorithms::run(on, {.verb = dptk::Verb::scatter, .output = test::buffer(d), .root = 1});
          }},
         {"all_to_all",
          [=](GlooTransport& on) {
              auto d = data();
              auto other = data();
              const std::size_t all = count / 12 * 12;
-             on.all_to_all(test::buffer(d).slice(0, all), test::buffer(other).slice(0, all));
+             test::all_to_all(on, test::buffer(d).slice(0, all), test::buffer(other).slice(0, all));
          }},
-        {"barrier", [](GlooTransport& on) { on.barrier(); }},
+        {"barrier", [](GlooTransport& on) { test::barrier(on); }},
         {"a started message",
          [=](GlooTransport& on) {
              auto d = data();
@@ -229,7 +229,7 @@ TEST_CASE("a rank that has left does not disturb ranks that continue without it,
             GlooTransport transport(job.options(rank));
             if (rank == 1) std::this_thread::sleep_for(300ms);
             std::vector<float> data(1'000'000, static_cast<float>(rank));
-            transport.broadcast(test::buffer(data), 2);
+            test::broadcast(transport, test::buffer(data), 2);
             CHECK(data[999'999] == 2.0F);
             if (rank == 2) return transport.leave();
             if (rank == 0) transport.send(test::buffer(data), 1, 5);
@@ -243,7 +243,7 @@ TEST_CASE("what was sent before a rank left arrives") {
     for (int round = 0; round < 20; ++round) {
         test::on_ranks({.size = 3}, [&](GlooTransport& transport) {
             std::vector<std::uint8_t> data(3'000'000, static_cast<std::uint8_t>(transport.rank()));
-            transport.broadcast(test::buffer(data), 0);
+            test::broadcast(transport, test::buffer(data), 0);
             CHECK(std::count(data.begin(), data.end(), 0) == 3'000'000);
         });
     }
@@ -253,7 +253,7 @@ TEST_CASE("transports that are created and destroyed leak no descriptors and no 
     const auto create_and_destroy = [] {
         test::on_ranks({.size = 2}, [](GlooTransport& transport) {
             GlooTransport copy = transport.duplicate();
-            copy.barrier();
+            test::barrier(copy);
             copy.leave();
         });
     };
@@ -264,7 +264,8 @@ TEST_CASE("transports that are created and destroyed leak no descriptors and no 
     // Connections are closed shortly after their groups.
     const auto begin = std::chrono::steady_clock::now();
     const auto nothing_left = [&] {
-        return test::entries_of("/proc/self/fd") <= descriptors && test::entries_of("/proc/self/task") <= threads;
+        return test::entries_of("/proc/self/fd") <= descriptors &&
+               test::entries_of("/proc/self/task") <= threads;
     };
     while (!nothing_left() && std::chrono::steady_clock::now() - begin < generous) {
         std::this_thread::sleep_for(50ms);
@@ -386,21 +387,22 @@ constexpr std::size_t large = 4'000'000;
         return [=](GlooTransport& on) { make(on, test::buffer(*memory).slice(0, large)); };
     };
     return {
-        {"all_reduce",
-         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.all_reduce(data, ReduceOp::max); })},
+        {"all_reduce", with_data([](GlooTransport& on, const dptk::Buffer& data) {
+             test::all_reduce(on, data, ReduceOp::max);
+         })},
         {"broadcast from rank 0",
-         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.broadcast(data, 0); })},
+         with_data([](GlooTransport& on, const dptk::Buffer& data) { test::broadcast(on, data, 0); })},
         {"broadcast from rank 1",
-         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.broadcast(data, 1); })},
+         with_data([](GlooTransport& on, const dptk::Buffer& data) { test::broadcast(on, data, 1); })},
         {"all_gather",
          [memory](GlooTransport& on) {
              const dptk::Buffer all = test::buffer(*memory).slice(0, 3 * large);
-             on.all_gather(test::buffer(*memory).slice(3 * large, large), all);
+             test::all_gather(on, test::buffer(*memory).slice(3 * large, large), all);
          }},
         {"all_to_all",
          [memory](GlooTransport& on) {
              const dptk::Buffer half = test::buffer(*memory).slice(0, 3 * (large / 2));
-             on.all_to_all(half, test::buffer(*memory).slice(half.count, half.count));
+             test::all_to_all(on, half, test::buffer(*memory).slice(half.count, half.count));
          }},
         {"messages to rank 1", with_data([](GlooTransport& on, const dptk::Buffer& data) {
              if (on.rank() == 0) on.send(data, 1, 0);
@@ -426,7 +428,7 @@ TEST_CASE("a rank in a process of its own" * doctest::skip()) {
     GlooTransport transport =
         connect(rank, integer_of("DPTK_TEST_SIZE"), store, std::make_shared<dptk::detail::JobState>());
     const Call call = transfers()[static_cast<std::size_t>(integer_of("DPTK_TEST_CALL"))];
-    transport.barrier();
+    test::barrier(transport);
     const int signal = role.starts_with("killed") ? SIGKILL : SIGSTOP;
     if (rank == 1 && role.ends_with("idle")) ::raise(signal);
     if (rank == 1) {
@@ -454,7 +456,7 @@ enum class Knows { nobody, the_control_plane };
     const ProcessJob job(3, role);
     GlooTransport transport = connect(0, 3, job.server.local(), job_state);
     const Call transfer = transfers()[static_cast<std::size_t>(call)];
-    transport.barrier();
+    test::barrier(transport);
     std::jthread failing([&] {
         if (knows == Knows::nobody) return;
         std::this_thread::sleep_for(1s);

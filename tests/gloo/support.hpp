@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <dptk/comm/algorithms/run.hpp>
 #include <dptk/comm/gloo/transport.hpp>
 #include <dptk/control/store/in_process_store.hpp>
 #include <functional>
@@ -40,6 +41,27 @@ struct Job {
                 .job_state = job_state};
     }
 };
+
+inline void all_reduce(dptk::GlooTransport& on, const dptk::Buffer& data, dptk::ReduceOp op) {
+    dptk::algorithms::run(on,
+                          {.verb = dptk::Verb::all_reduce, .input = data, .output = data, .reduction = op});
+}
+
+inline void broadcast(dptk::GlooTransport& on, const dptk::Buffer& data, int root) {
+    dptk::algorithms::run(on, {.verb = dptk::Verb::broadcast, .input = data, .output = data, .root = root});
+}
+
+inline void all_gather(dptk::GlooTransport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
+    dptk::algorithms::run(on, {.verb = dptk::Verb::all_gather, .input = input, .output = output});
+}
+
+inline void all_to_all(dptk::GlooTransport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
+    dptk::algorithms::run(on, {.verb = dptk::Verb::all_to_all, .input = input, .output = output});
+}
+
+inline void barrier(dptk::GlooTransport& on) {
+    dptk::algorithms::run(on, {.verb = dptk::Verb::barrier});
+}
 
 /// Runs fn(transport) on each rank of the job, each in a thread. Every exception is a failure of the test.
 template <class Fn>

@@ -31,7 +31,7 @@ TEST_CASE("all ranks get the same bits from large sums that round") {
             for (std::size_t i = 0; i < data.size(); ++i)
                 data[i] =
                     1.0F / static_cast<float>(i + static_cast<std::size_t>(transport.rank()) * 7919 + 1);
-            transport.all_reduce(test::buffer(data), ReduceOp::avg);
+            test::all_reduce(transport, test::buffer(data), ReduceOp::avg);
             double worst = 0;
             for (std::size_t i = 0; i < data.size(); ++i) {
                 double mean = 0;
@@ -54,7 +54,7 @@ TEST_CASE("no rank leaves a barrier before all have come") {
         test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
             for (int round = 1; round <= 50; ++round) {
                 ++arrived;
-                transport.barrier();
+                test::barrier(transport);
                 CHECK(arrived >= round * ranks);
             }
         });
@@ -109,7 +109,7 @@ TEST_CASE("collectives, messages and duplicates do not interfere, whichever thre
                 for (int round = 0; round < 40; ++round) {
                     std::vector<std::int64_t> data(static_cast<std::size_t>(1 + round * 500),
                                                    scale * (on.rank() + round));
-                    on.all_reduce(test::buffer(data), ReduceOp::sum);
+                    test::all_reduce(on, test::buffer(data), ReduceOp::sum);
                     const std::int64_t expected = scale * (ranks * (ranks - 1) / 2 + ranks * round);
                     wrong += data.front() != expected || data.back() != expected ? 1U : 0U;
                     std::vector<int> message{scale};
@@ -156,9 +156,9 @@ TEST_CASE("a communicator over Gloo works in the background and closes in any or
 TEST_CASE("one rank needs no store and makes no connections") {
     GlooTransport alone({});
     std::vector<double> data{3.0};
-    alone.all_reduce(test::buffer(data), ReduceOp::avg);
-    alone.broadcast(test::buffer(data), 0);
-    alone.barrier();
+    test::all_reduce(alone, test::buffer(data), ReduceOp::avg);
+    test::broadcast(alone, test::buffer(data), 0);
+    test::barrier(alone);
     GlooTransport copy = alone.duplicate();
     copy.leave();
     alone.leave();
@@ -193,7 +193,7 @@ TEST_CASE("an interface may be given by its name, a host name, an address, or no
             dptk::GlooOptions options = job.options(rank);
             options.interface = "";
             GlooTransport transport(std::move(options));
-            transport.barrier();
+            test::barrier(transport);
             transport.leave();
         });
     }

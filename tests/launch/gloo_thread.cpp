@@ -28,16 +28,16 @@ int start(const Words&) {
                                          .job_state = control->job_state()});
     constexpr std::uint64_t slot = 7;
     std::array<char, 8> data{};
-    const auto buffer = mesh->context()->createUnboundBuffer(data.data(), group.rank() == 0 ? 8 : 4);
+    dptk::detail::GlooBuffer buffer(mesh, data.data(), group.rank() == 0 ? 8 : 4);
     group.barrier();
     if (group.rank() == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        buffer->send(1, slot);
+        buffer.send(1, slot);
     }
     if (group.rank() == 1) {
         mesh->run("recv", [&] {
-            buffer->recv(0, slot);
-            buffer->waitRecv(std::chrono::hours(1));
+            buffer.receive({0}, slot);
+            buffer.await_received();
         });
     }
     group.barrier();

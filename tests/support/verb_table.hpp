@@ -51,7 +51,7 @@ inline std::vector<TableRow> table_below(const std::string& heading,
 }
 
 /// Returns the table of the verbs, without send and recv. Its columns are the verb, the algorithm over send
-/// and recv, the number of sends of the busiest of n ranks, threads, MPI, and Gloo.
+/// and recv, the number of sends of the busiest of n ranks, threads, MPI, and NCCL.
 inline std::vector<TableRow> verb_table() {
     std::vector<TableRow> rows = table_below("## What each verb becomes");
     CHECK(rows.back()[0] == "send, recv");

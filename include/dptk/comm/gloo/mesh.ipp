@@ -2,22 +2,44 @@
 
 #include "dptk/comm/gloo/mesh.hpp"
 
+#include <gloo/transport/tcp/device.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <thread>
 #include <utility>
 
-#include "dptk/control/health/program_end.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/background_thread.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+// The slots of the messages that no program sends. Those of its messages are in gloo/messages.hpp.
+inline constexpr std::uint64_t watch_slot = 1, connected_slot = 0x100, shutdown_slot = 0x200;
+
+DPTK_INLINE BrokenPipeIgnored::BrokenPipeIgnored() {
+    ::sigemptyset(&broken_pipe_);
+    ::sigaddset(&broken_pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+}
+
+DPTK_INLINE BrokenPipeIgnored::~BrokenPipeIgnored() {
+    if (::sigismember(&before_, SIGPIPE) == 1) return;
+    const timespec at_once{};
+    while (::sigtimedwait(&broken_pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+DPTK_INLINE std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address) {
+    const AllSignalsBlocked blocked;
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = address;
+    return gloo::transport::tcp::CreateDevice(attributes);
+}
 
 DPTK_INLINE std::string_view without_source_line(std::string_view message) {
     const std::size_t end = message.find(".cc:") != std::string_view::npos ? message.find("] ") : 0;
@@ -32,21 +54,10 @@ DPTK_INLINE std::string GlooPeerInfo::to_value() const {
 DPTK_INLINE GlooPeerInfo GlooPeerInfo::from_value(std::string_view value) {
     const std::size_t first = value.find('\n');
     const std::size_t second = value.find('\n', first + 1);
-    if (first == std::string_view::npos || second == std::string_view::npos) {
+    if (first == std::string_view::npos || second == std::string_view::npos)
         throw FormatError("invalid Gloo peer info in the store: expected host, address and endpoints");
-    }
     return {std::string(value.substr(0, first)), std::string(value.substr(first + 1, second - first - 1)),
             std::string(value.substr(second + 1))};
-}
-
-DPTK_INLINE std::vector<char> GlooPeerInfo::endpoint_for(int rank, int size) const {
-    const std::size_t bytes = endpoints.size() / static_cast<std::size_t>(size);
-    const std::string part = endpoints.substr(static_cast<std::size_t>(rank) * bytes, bytes);
-    return {part.begin(), part.end()};
-}
-
-DPTK_INLINE std::string GlooPeerInfo::label(int rank) const {
-    return text("rank ", rank, " (", host, ", listening at ", address, ')');
 }
 
 DPTK_INLINE std::shared_ptr<GlooMesh> GlooMesh::connect(const GlooMeshOptions& options) {
@@ -63,23 +74,16 @@ DPTK_INLINE GlooMesh::~GlooMesh() {
     watch_.join();
 }
 
-DPTK_INLINE std::uint32_t GlooMesh::next_tag(const Collective& call) noexcept {
-    calls_ = (calls_ + 1) % numbers;
-    return calls_ << 16 | static_cast<std::uint32_t>(hash_of(call) & 0xffff);
-}
-
-DPTK_INLINE void GlooMesh::barrier(const Collective& call, std::chrono::milliseconds timeout) {
-    barrier(next_tag(call), timeout);
-}
-
-DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
-    return cancellation_->ended() || job_state_->failed();
+DPTK_INLINE void GlooMesh::check() const {
+    if (!ended_) return;
+    const std::lock_guard lock(mutex_);
+    throw gloo::IoException(cause_);
 }
 
 DPTK_INLINE void GlooMesh::close_with_others() noexcept {
     try {
         const BrokenPipeIgnored ignored;
-        barrier(shutdown_tag, longest_wait);
+        barrier(shutdown_slot, longest_wait);
         // The last messages of the barrier itself are still being sent.
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     } catch (const std::exception&) {
@@ -96,21 +100,16 @@ DPTK_INLINE void GlooMesh::wake() noexcept {
     }
 }
 
-DPTK_INLINE GlooMesh::ConnectedContext::ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
-                                                         std::shared_ptr<gloo::transport::Context> pairs)
-    : Context(pairs->rank, pairs->size) {
-    device_ = std::move(device);
-    transportContext_ = std::move(pairs);
-    setTimeout(longest_wait);  // the watchdog enforces timeouts
-}
-
 DPTK_INLINE void GlooMesh::throw_ended(std::string_view what) const {
-    const auto known_by = cancellation_->ended_at() + cause_delay;
+    std::unique_lock lock(mutex_);
+    const auto known_by = ended_at_ + cause_delay;
+    const std::string cause = cause_;
+    lock.unlock();
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
     static_cast<void>(job_state_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
     job_state_->check();
-    throw PeerLostError(text("rank ", rank_, ": ", what, ": ", cancellation_->cause()));
+    throw PeerLostError(text("rank ", rank_, ": ", what, ": ", cause));
 }
 
 DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
@@ -123,24 +122,47 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
     pairs->setTimeout(
         std::max(connect_timeout / 5, std::chrono::milliseconds(1)));  // Gloo waits 5 times as long
-    GlooPeerInfo own{host_name(), options.address, create_pairs(*pairs)};
-    publish_for_end(pairs);
+    {
+        const std::lock_guard lock(mutex_);
+        pairs_ = pairs;  // from now on, end() wakes a thread that waits for a connection
+    }
+    check();
+    const GlooPeerInfo own{host_name(), options.address, create_pairs()};
 
     store->set(key(rank_), own.to_value());
-    wait_for_others(*store, key, options.timeout);
+    wait_for_others(*store, options.name, options.timeout);
     const Deadline deadline(connect_timeout);
-    for_others([&](int other) {
+    for (int other = 0; other < size_; ++other) {
+        if (other == rank_) continue;
         const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
-        await_route(peer.address, deadline);
-        connect_to(own, peer, other, deadline, connect_timeout,
-                   [&] { pairs->getPair(other)->connect(peer.endpoint_for(rank_, size_)); });
-    });
-
-    context_ = std::make_shared<ConnectedContext>(
-        options.device, std::make_shared<CancellableGlooContext>(pairs, cancellation_));
-    watch_connections(*pairs);
-    barrier({.verb = Verb::barrier}, std::min(options.timeout, 2 * connect_timeout));
+        connect_to(peer, other, own, deadline, connect_timeout);
+    }
+    watch_connections();
+    barrier(connected_slot, std::min(options.timeout, 2 * connect_timeout));
     store->erase(key(rank_));
+}
+
+DPTK_INLINE void GlooMesh::connect_to(const GlooPeerInfo& peer, int other, const GlooPeerInfo& own,
+                                      const Deadline& deadline, std::chrono::milliseconds timeout) const {
+    await_route(peer.address, deadline);
+    const std::size_t bytes = peer.endpoints.size() / static_cast<std::size_t>(size_);
+    const std::string endpoint = peer.endpoints.substr(static_cast<std::size_t>(rank_) * bytes, bytes);
+    try {
+        pairs_->getPair(other)->connect({endpoint.begin(), endpoint.end()});
+    } catch (const gloo::Exception& error) {
+        check();
+        std::string message = text("cannot connect to rank ", other, " (", peer.host, ", listening at ",
+                                   peer.address, ") from ", own.address);
+        if (deadline.passed()) message += text(" within ", duration_text(timeout));
+        message += text(": ", without_source_line(error.what()));
+        if (own.host != peer.host) {
+            message +=
+                "; set DPTK_SOCKET_IFNAME (GlooOptions::interface) to the network interface "
+                "between these hosts";
+        }
+        if (deadline.passed()) throw TimeoutError(text("rank ", rank_, ": connecting: ", message));
+        throw gloo::IoException(message);
+    }
 }
 
 DPTK_INLINE void GlooMesh::await_route(const std::string& address, const Deadline& deadline) const {
@@ -148,7 +170,7 @@ DPTK_INLINE void GlooMesh::await_route(const std::string& address, const Deadlin
     const ResolvedAddresses peer = resolve(address.c_str(), any_port, AF_UNSPEC, AI_NUMERICHOST);
     if (peer.first == nullptr) return;
     while (!deadline.passed()) {
-        cancellation_->check();
+        check();
         const FileDescriptor probe(::socket(peer.first->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
         const int result = ::connect(probe.number(), peer.first->ai_addr, peer.first->ai_addrlen);
         if (result == 0 || (errno != ENETUNREACH && errno != EHOSTUNREACH && errno != ENETDOWN)) return;
@@ -156,31 +178,44 @@ DPTK_INLINE void GlooMesh::await_route(const std::string& address, const Deadlin
     }
 }
 
-DPTK_INLINE std::string GlooMesh::create_pairs(gloo::transport::Context& pairs) const {
+DPTK_INLINE std::string GlooMesh::create_pairs() const {
     std::string endpoints;
-    std::vector<std::string> by_rank(static_cast<std::size_t>(size_));
     std::size_t bytes = 0;
-    for_others([&](int other) {
-        const std::vector<char> address = pairs.createPair(other)->address().bytes();
-        by_rank[static_cast<std::size_t>(other)].assign(address.begin(), address.end());
+    for (int other = 0; other < size_; ++other) {
+        if (other == rank_) continue;
+        const std::vector<char> address = pairs_->createPair(other)->address().bytes();
         bytes = address.size();
-    });
-    by_rank[static_cast<std::size_t>(rank_)].assign(bytes, '\0');
-    for (const std::string& one : by_rank) endpoints += one;
-    return endpoints;
-}
-
-DPTK_INLINE void GlooMesh::publish_for_end(std::shared_ptr<gloo::transport::Context> pairs) {
-    {
-        const std::lock_guard lock(mutex_);
-        pairs_ = std::move(pairs);
+        endpoints.append(address.begin(), address.end());
     }
-    cancellation_->check();
+    return endpoints.insert(static_cast<std::size_t>(rank_) * bytes, bytes, '\0');
 }
 
-DPTK_INLINE void GlooMesh::watch_connections(gloo::transport::Context& pairs) {
-    from_any_rank_ = pairs.createUnboundBuffer(nullptr, 0);
-    for_others([&](int other) { from_any_rank_->recv(other, watch_slot); });
+DPTK_INLINE void GlooMesh::wait_for_others(Store& store, const std::string& name,
+                                           std::chrono::milliseconds timeout) const {
+    constexpr std::chrono::milliseconds slice{200};
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < size_; ++rank) keys.push_back(text(name, '/', rank));
+    for (const Deadline deadline(timeout); !deadline.passed();) {
+        check();
+        try {
+            return store.wait(keys, std::min(deadline.left(), slice));
+        } catch (const TimeoutError&) {  // looks at the job's state, and continues
+        }
+    }
+    std::string missing;
+    for (int rank = 0; rank < size_; ++rank) {
+        if (!store.find(keys[static_cast<std::size_t>(rank)]))
+            missing += text(missing.empty() ? "" : ", ", rank);
+    }
+    throw TimeoutError(text("rank ", rank_, ": connecting: timed out after ", duration_text(timeout),
+                            ", missing ranks ", missing, " of ", size_));
+}
+
+DPTK_INLINE void GlooMesh::watch_connections() {
+    from_any_rank_ = pairs_->createUnboundBuffer(nullptr, 0);
+    for (int other = 0; other < size_; ++other) {
+        if (other != rank_) from_any_rank_->recv(other, watch_slot);
+    }
     watch_ = start_background_thread([this] {
         try {
             from_any_rank_->waitRecv(longest_wait);
@@ -190,45 +225,78 @@ DPTK_INLINE void GlooMesh::watch_connections(gloo::transport::Context& pairs) {
     });
 }
 
-DPTK_INLINE void GlooMesh::barrier(std::uint32_t tag, std::chrono::milliseconds timeout) {
-    gloo::BarrierOptions options(context_);
-    options.setTag(tag);
-    options.setTimeout(timeout);
-    gloo::barrier(options);
+DPTK_INLINE void GlooMesh::barrier(std::uint64_t slot, std::chrono::milliseconds timeout) {
+    for (int distance = 1; distance < size_; distance *= 2) {
+        GlooBuffer received(shared_from_this(), nullptr, 0);
+        GlooBuffer sent(shared_from_this(), nullptr, 0);
+        const std::uint64_t round = slot + static_cast<std::uint64_t>(distance);
+        received.receive({(rank_ + size_ - distance) % size_}, round);
+        sent.send((rank_ + distance) % size_, round);
+        received.await_received(timeout);
+        sent.await_sent(timeout);
+    }
 }
 
 DPTK_INLINE void GlooMesh::end(std::string_view cause) noexcept {
     try {
-        cancellation_->end(cause);
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
+        if (!ended_) {
+            cause_ = cause;
+            ended_at_ = std::chrono::steady_clock::now();
+            ended_ = true;
+        }
+        for (gloo::transport::UnboundBuffer* buffer : buffers_) {
+            buffer->abortWaitRecv();
+            buffer->abortWaitSend();
+        }
+        const std::shared_ptr<gloo::transport::Context> pairs = pairs_;
+        lock.unlock();
         // No message is posted for this buffer, so the wait times out. Gloo then closes all pairs and wakes
         // threads that wait for a connection.
-        if (pairs_) pairs_->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
+        if (pairs) pairs->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
         // Gloo reports the timeout by this exception.
     }
 }
 
-DPTK_INLINE void GlooShutdown::begin(const std::shared_ptr<GlooMesh>& mesh,
-                                     const std::shared_ptr<ControlPlane>& control) {
-    mesh->begin_to_close();
-    if (mesh->has_ended()) return;
-    const auto shutdown = std::shared_ptr<GlooShutdown>(new GlooShutdown(mesh, control));
-    Watchdog::get().watch(shutdown);
-    start_background_thread([shutdown] { shutdown->mesh_->close_with_others(); }).detach();
+DPTK_INLINE GlooBuffer::GlooBuffer(std::shared_ptr<GlooMesh> mesh, void* data, std::size_t bytes)
+    : mesh_(std::move(mesh)), buffer_(mesh_->pairs_->createUnboundBuffer(data, bytes)) {
+    const std::lock_guard lock(mesh_->mutex_);
+    mesh_->buffers_.insert(buffer_.get());
 }
 
-DPTK_INLINE void GlooShutdown::look() noexcept {
-    if (control_->is_over()) mesh_->wake();
+DPTK_INLINE GlooBuffer::~GlooBuffer() {
+    const std::lock_guard lock(mesh_->mutex_);
+    mesh_->buffers_.erase(buffer_.get());
 }
 
-DPTK_INLINE std::chrono::milliseconds GlooShutdown::interval() const noexcept {
-    return std::chrono::milliseconds(200);
+DPTK_INLINE void GlooBuffer::send(int to, std::uint64_t slot) {
+    mesh_->check();
+    buffer_->send(to, slot, 0, buffer_->size);
 }
 
-DPTK_INLINE GlooShutdown::GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
-    : delays_end_(ProgramEnd::get().begin_shutdown(control->timeout())),
-      mesh_(std::move(mesh)),
-      control_(std::move(control)) {}
+DPTK_INLINE void GlooBuffer::receive(std::vector<int> from, std::uint64_t slot) {
+    mesh_->check();
+    buffer_->recv(std::move(from), slot, 0, buffer_->size);
+}
+
+DPTK_INLINE void GlooBuffer::await_sent(std::chrono::milliseconds timeout) {
+    mesh_->check();
+    check(buffer_->waitSend(timeout));
+}
+
+DPTK_INLINE int GlooBuffer::await_received(std::chrono::milliseconds timeout) {
+    mesh_->check();
+    int from = -1;
+    check(buffer_->waitRecv(&from, timeout));
+    return from;
+}
+
+/// Gloo returns from a wait that was ended as if it were complete.
+DPTK_INLINE void GlooBuffer::check(bool completed) const {
+    if (completed) return;
+    mesh_->check();
+    throw gloo::IoException("the wait was ended");
+}
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,27 +1,22 @@
-/// Gloo transport: collectives over TCP, for ranks that were started without MPI. The rendezvous uses a
-/// Store. If the job fails, all waits end immediately.
+/// Gloo transport: messages over Gloo, for ranks that were started without MPI. The rendezvous uses a Store.
+/// If the job fails, all waits end immediately.
 #pragma once
 
-#include <gloo/allgather.h>
-#include <gloo/allgatherv.h>
-#include <gloo/allreduce.h>
-#include <gloo/alltoall.h>
-#include <gloo/broadcast.h>
-#include <gloo/gather.h>
-#include <gloo/scatter.h>
-
 #include <chrono>
+#include <compare>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/algorithms/run.hpp"
-#include "dptk/comm/gloo/mesh.hpp"
+#include "dptk/comm/all_reduce_algorithm.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/gloo/messages.hpp"
-#include "dptk/comm/reduce_op.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/job_state.hpp"
@@ -56,7 +51,8 @@ struct GlooOptions {
     std::vector<std::string> hosts = {};
 };
 
-/// A Transport over Gloo. Its collectives have no timeouts of their own; the control plane enforces timeouts.
+/// A Transport over Gloo. Collectives are composed of messages. They have no timeouts of their own; the
+/// control plane enforces timeouts.
 class GlooTransport {
   public:
     static constexpr bool interruptible = true;
@@ -83,7 +79,9 @@ class GlooTransport {
     /// sender then keeps waiting.
     void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) {
+        return complete({Verb::recv, buffer, any_rank, tag});
+    }
 
     [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
 
@@ -92,24 +90,9 @@ class GlooTransport {
     /// Posts the message on this thread, and waits for the message on another thread.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// Whether Gloo carries out the reduction. Gloo sums around a ring, in the buffer's own dtype.
-    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept;
-
-    void all_reduce(const Buffer& data, const Reduction& reduction);
-
-    void broadcast(const Buffer& data, int root);
-
-    void all_gather(const Buffer& input, const Buffer& output);
-
-    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts);
-
-    void gather(const Buffer& input, const Buffer& output, int root);
-
-    void scatter(const Buffer& input, const Buffer& output, int root);
-
-    void all_to_all(const Buffer& input, const Buffer& output);
-
-    void barrier();
+    /// Executes a collective over messages. A call without elements is a barrier, so that ranks whose calls
+    /// differ do not pass each other.
+    void run(const Collective& call, AllReduceAlgorithm algorithm);
 
     /// Returns a transport with connections of its own, over the same device. Collective.
     [[nodiscard]] GlooTransport duplicate();
@@ -122,35 +105,32 @@ class GlooTransport {
     void leave() noexcept;
 
   private:
+    /// Messages to, or from, the same rank with the same tag end in the order in which they were started, so
+    /// one thread waits for them: Gloo only offers blocking waits.
+    struct Kind {
+        Verb verb;
+        int peer;
+        int tag;
+
+        friend auto operator<=>(const Kind&, const Kind&) = default;
+    };
+    using Queues = std::map<Kind, detail::WorkQueue>;
+
     GlooTransport(GlooOptions options, std::string address, std::shared_ptr<gloo::transport::Device> device);
 
     [[nodiscard]] static GlooOptions checked(GlooOptions options);
 
     void connect();
 
-    /// Carries out a call that moves no data. A call without elements is a barrier, so that ranks whose calls
-    /// differ do not pass each other. Returns false if there is data to move.
-    [[nodiscard]] bool is_done(const Buffer& data, const Collective& call);
-
     void check_peer(int peer) const;
 
-    [[nodiscard]] detail::GlooMessage post(const Message& message);
-
     int complete(const Message& message);
-
-    /// Computes out = a op b; out may be a or b.
-    static void combine_into(const Buffer& out, const void* a, const void* b, const Reduction& reduction);
-
-    [[nodiscard]] static gloo::AllreduceOptions::Func reduce_function(const Buffer& data,
-                                                                      const Reduction& reduction);
 
     GlooOptions options_;
     std::string address_;
     std::shared_ptr<gloo::transport::Device> device_;
-    std::shared_ptr<detail::GlooMesh> mesh_;
     std::shared_ptr<detail::GlooInbox> inbox_;
-    std::unique_ptr<detail::GlooMessageQueues> message_queues_ =
-        std::make_unique<detail::GlooMessageQueues>();
+    std::unique_ptr<Queues> queues_ = std::make_unique<Queues>();
     int duplicates_ = 0;
 };
 

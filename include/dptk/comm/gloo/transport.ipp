@@ -2,20 +2,89 @@
 
 #include "dptk/comm/gloo/transport.hpp"
 
-#include <cstdint>
-#include <cstring>
 #include <exception>
 #include <iterator>
 #include <utility>
 
-#include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/comm/gloo/device.hpp"
+#include "dptk/comm/algorithms/run.hpp"
+#include "dptk/control/health/program_end.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/net/interface.hpp"
+#include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// The messages of one collective.
+class GlooCollective final : public algorithms::Messages {
+  public:
+    GlooCollective(const GlooTransport& transport, std::shared_ptr<GlooInbox> inbox, const Collective& call)
+        : rank_(transport.rank()),
+          size_(transport.size()),
+          inbox_(std::move(inbox)),
+          tag_(algorithms::collective_tag(call)) {}
+
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return size_; }
+
+    void send(const Buffer& buffer, int to) override {
+        GlooMessage(inbox_, {Verb::send, buffer, to, tag_}).complete();
+    }
+
+    void recv(const Buffer& buffer, int from) override {
+        GlooMessage(inbox_, {Verb::recv, buffer, from, tag_}).complete();
+    }
+
+    void exchange(const Buffer& out, const Buffer& in, int partner) override {
+        send_and_receive(out, partner, in, partner);
+    }
+
+    void shift(const Buffer& out, const Buffer& in) override {
+        send_and_receive(out, (rank_ + 1) % size_, in, (rank_ + size_ - 1) % size_);
+    }
+
+  private:
+    void send_and_receive(const Buffer& out, int to, const Buffer& in, int from) {
+        GlooMessage sent(inbox_, {Verb::send, out, to, tag_});
+        recv(in, from);
+        sent.complete();
+    }
+
+    const int rank_;
+    const int size_;
+    const std::shared_ptr<GlooInbox> inbox_;
+    const int tag_;
+};
+
+/// Keeps the connections of a mesh open until all ranks have closed their meshes.
+class GlooShutdown final : public WatchdogTask {
+  public:
+    GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
+        : delays_end_(ProgramEnd::get().begin_shutdown(control->timeout())),
+          mesh_(std::move(mesh)),
+          control_(std::move(control)) {}
+
+    void look() noexcept override {
+        if (control_->is_over()) mesh_->wake();
+    }
+
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
+        return std::chrono::milliseconds(200);
+    }
+
+    void run() noexcept { mesh_->close_with_others(); }
+
+  private:
+    /// The end of the program waits for it. The first member, so that it is destroyed after the mesh.
+    const std::shared_ptr<void> delays_end_;
+    const std::shared_ptr<GlooMesh> mesh_;
+    const std::shared_ptr<ControlPlane> control_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
 
@@ -42,13 +111,9 @@ DPTK_INLINE int GlooTransport::local_size() const {
     return detail::local_place(options_.hosts, rank()).size;
 }
 
-DPTK_INLINE int GlooTransport::recv_any(const Buffer& buffer, int tag) {
-    return complete({Verb::recv, buffer, any_rank, tag});
-}
-
 DPTK_INLINE std::optional<MessageInfo> GlooTransport::probe(int from, int tag) {
     std::optional<MessageInfo> found;
-    mesh_->run("probe", [&] {
+    inbox_->mesh()->run("probe", [&] {
         const std::optional<detail::GlooInbox::Arrived> arrived = inbox_->find(from, tag);
         if (arrived) found = {arrived->from, static_cast<int>(arrived->header.tag), arrived->header.bytes};
     });
@@ -58,22 +123,24 @@ DPTK_INLINE std::optional<MessageInfo> GlooTransport::probe(int from, int tag) {
 DPTK_INLINE void GlooTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
     check_peer(to);
     check_peer(from);
-    mesh_->run("send_recv", [&] {
-        detail::GlooMessage sent = post({Verb::send, out, to, tag});
-        post({Verb::recv, in, from, tag}).complete();
+    inbox_->mesh()->run("send_recv", [&] {
+        detail::GlooMessage sent(inbox_, {Verb::send, out, to, tag});
+        detail::GlooMessage(inbox_, {Verb::recv, in, from, tag}).complete();
         sent.complete();
     });
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& message) {
+    constexpr std::size_t kept_queues = 16;  // of those whose threads have nothing to do
     check_peer(message.peer);
+    const std::shared_ptr<detail::GlooMesh>& mesh = inbox_->mesh();
     std::shared_ptr<detail::GlooMessage> posted;
-    mesh_->run(verb_name(message.verb), [&] {
-        posted =
-            std::make_shared<detail::GlooMessage>(*mesh_->context(), inbox_, message, mesh_->next_message());
-    });
-    return message_queues_->start(
-        message, [mesh = mesh_, posted, verb = message.verb, control = options_.control] {
+    mesh->run(verb_name(message.verb),
+              [&] { posted = std::make_shared<detail::GlooMessage>(inbox_, message); });
+    if (queues_->size() > kept_queues)
+        std::erase_if(*queues_, [](const auto& entry) { return entry.second.idle(); });
+    return (*queues_)[{message.verb, message.peer, message.tag}].start(
+        [mesh, posted, verb = message.verb, control = options_.control] {
             int peer = any_rank;
             try {
                 mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
@@ -85,116 +152,14 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
         });
 }
 
-DPTK_INLINE bool GlooTransport::reduces(DType dtype, const Reduction& reduction) noexcept {
-    return !algorithms::needs_slices(dtype, reduction);
-}
-
-DPTK_INLINE void GlooTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
-    const Collective call{.verb = Verb::all_reduce, .input = data, .reduction = reduction};
-    if (is_done(data, call)) return;
-    mesh_->run("all_reduce", [&] {
-        gloo::AllreduceOptions options(mesh_->context());
-        visit_dtype(data.dtype, [&](auto zero) {
-            options.setOutput(static_cast<decltype(zero)*>(data.data), data.count);
-        });
-        // In a ring, each element is summed on one rank, so that all ranks get bitwise equal results.
-        options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-        options.setReduceFunction(reduce_function(data, reduction));
-        options.setTag(mesh_->next_tag(call));
-        gloo::allreduce(options);
+DPTK_INLINE void GlooTransport::run(const Collective& call, AllReduceAlgorithm algorithm) {
+    detail::GlooCollective messages(*this, inbox_, call);
+    if (size() == 1) return algorithms::over_messages(messages, call, algorithm);
+    const bool is_empty =
+        has_buffers(call.verb) && call.verb != Verb::all_to_all_uneven && call.shared_shape().count == 0;
+    inbox_->mesh()->run(verb_name(call.verb), [&] {
+        algorithms::over_messages(messages, is_empty ? Collective{.verb = Verb::barrier} : call, algorithm);
     });
-    if (reduction.averages()) detail::divide(data, size());
-}
-
-DPTK_INLINE void GlooTransport::broadcast(const Buffer& data, int root) {
-    const Collective call{.verb = Verb::broadcast, .input = data, .root = root};
-    if (is_done(data, call)) return;
-    mesh_->run("broadcast", [&] {
-        gloo::BroadcastOptions options(mesh_->context());
-        options.setOutput(static_cast<std::uint8_t*>(data.data), data.bytes());
-        options.setRoot(root);
-        options.setTag(mesh_->next_tag(call));
-        gloo::broadcast(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::all_gather(const Buffer& input, const Buffer& output) {
-    const Collective call{.verb = Verb::all_gather, .input = input};
-    algorithms::place(output.slice(static_cast<std::size_t>(rank()) * input.count, input.count), input);
-    if (is_done(output, call)) return;
-    mesh_->run("all_gather", [&] {
-        gloo::AllgatherOptions options(mesh_->context());
-        options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag(call));
-        gloo::allgather(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
-                                                  std::span<const std::size_t> counts) {
-    const Collective call{.verb = Verb::all_gather_uneven, .input = input, .counts = counts};
-    algorithms::place(algorithms::Slices(output, counts)[rank()], input);
-    if (is_done(output, call)) return;
-    mesh_->run("all_gather_uneven", [&] {
-        gloo::AllgathervOptions options(mesh_->context());
-        std::vector<std::size_t> bytes;
-        for (const std::size_t count : counts) bytes.push_back(count * output.element_size());
-        options.setOutput(static_cast<std::uint8_t*>(output.data), bytes);
-        options.setTag(mesh_->next_tag(call));
-        gloo::allgatherv(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::gather(const Buffer& input, const Buffer& output, int root) {
-    const Collective call{.verb = Verb::gather, .input = input, .root = root};
-    if (is_done(input, call)) {
-        if (rank() == root) algorithms::place(output, input);
-        return;
-    }
-    mesh_->run("gather", [&] {
-        gloo::GatherOptions options(mesh_->context());
-        options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
-        if (rank() == root) options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setRoot(root);
-        options.setTag(mesh_->next_tag(call));
-        gloo::gather(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::scatter(const Buffer& input, const Buffer& output, int root) {
-    const Collective call{.verb = Verb::scatter, .output = output, .root = root};
-    if (is_done(output, call)) return algorithms::place(output, input);
-    mesh_->run("scatter", [&] {
-        gloo::ScatterOptions options(mesh_->context());
-        if (rank() == root) {
-            std::vector<std::uint8_t*> parts;
-            for (int to = 0; to < size(); ++to)
-                parts.push_back(static_cast<std::uint8_t*>(input.data) +
-                                static_cast<std::size_t>(to) * output.bytes());
-            options.setInputs(parts, output.bytes());
-        }
-        options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setRoot(root);
-        options.setTag(mesh_->next_tag(call));
-        gloo::scatter(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::all_to_all(const Buffer& input, const Buffer& output) {
-    const Collective call{.verb = Verb::all_to_all, .input = input};
-    if (is_done(input, call)) return algorithms::place(output, input);
-    mesh_->run("all_to_all", [&] {
-        gloo::AlltoallOptions options(mesh_->context());
-        options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
-        options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag(call));
-        gloo::alltoall(options);
-    });
-}
-
-DPTK_INLINE void GlooTransport::barrier() {
-    if (size() == 1) return;
-    mesh_->run("barrier", [&] { mesh_->barrier({.verb = Verb::barrier}); });
 }
 
 DPTK_INLINE GlooTransport GlooTransport::duplicate() {
@@ -217,9 +182,14 @@ DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, st
 }
 
 DPTK_INLINE void GlooTransport::leave() noexcept {
-    if (!mesh_) return;
+    if (!inbox_) return;
+    const std::shared_ptr<detail::GlooMesh>& mesh = inbox_->mesh();
     try {
-        detail::GlooShutdown::begin(mesh_, options_.control);
+        mesh->begin_to_close();
+        if (mesh->has_ended()) return;
+        const auto shutdown = std::make_shared<detail::GlooShutdown>(mesh, options_.control);
+        detail::Watchdog::get().watch(shutdown);
+        detail::start_background_thread([shutdown] { shutdown->run(); }).detach();
     } catch (const std::exception& error) {
         log(LogLevel::error, rank(), detail::text("while a process group closed: ", error.what()));
     }
@@ -250,22 +220,15 @@ DPTK_INLINE GlooOptions GlooTransport::checked(GlooOptions options) {
 }
 
 DPTK_INLINE void GlooTransport::connect() {
-    mesh_ = detail::GlooMesh::connect({.rank = rank(),
-                                       .size = size(),
-                                       .device = device_,
-                                       .address = address_,
-                                       .store = options_.store,
-                                       .name = options_.name,
-                                       .timeout = options_.timeout,
-                                       .job_state = options_.job_state});
-    inbox_ = std::make_shared<detail::GlooInbox>(mesh_);
-}
-
-DPTK_INLINE bool GlooTransport::is_done(const Buffer& data, const Collective& call) {
-    if (size() == 1) return true;
-    if (data.bytes() != 0) return false;
-    mesh_->run(verb_name(call.verb), [&] { mesh_->barrier(call); });
-    return true;
+    inbox_ =
+        std::make_shared<detail::GlooInbox>(detail::GlooMesh::connect({.rank = rank(),
+                                                                       .size = size(),
+                                                                       .device = device_,
+                                                                       .address = address_,
+                                                                       .store = options_.store,
+                                                                       .name = options_.name,
+                                                                       .timeout = options_.timeout,
+                                                                       .job_state = options_.job_state}));
 }
 
 DPTK_INLINE void GlooTransport::check_peer(int peer) const {
@@ -274,31 +237,12 @@ DPTK_INLINE void GlooTransport::check_peer(int peer) const {
         detail::text("rank ", rank(), " of ", size(), ": invalid peer ", peer, ": expected another rank"));
 }
 
-DPTK_INLINE detail::GlooMessage GlooTransport::post(const Message& message) {
-    return {*mesh_->context(), inbox_, message, mesh_->next_message()};
-}
-
 DPTK_INLINE int GlooTransport::complete(const Message& message) {
     check_peer(message.peer);
     int peer = message.peer;
-    mesh_->run(verb_name(message.verb), [&] { peer = post(message).complete(); });
+    inbox_->mesh()->run(verb_name(message.verb),
+                        [&] { peer = detail::GlooMessage(inbox_, message).complete(); });
     return peer;
-}
-
-DPTK_INLINE void GlooTransport::combine_into(const Buffer& out, const void* a, const void* b,
-                                             const Reduction& reduction) {
-    if (out.data == b) std::swap(a, b);
-    if (out.data != a) std::memcpy(out.data, a, out.bytes());
-    detail::combine(out, out.at(const_cast<void*>(b)), reduction);
-}
-
-DPTK_INLINE gloo::AllreduceOptions::Func GlooTransport::reduce_function(const Buffer& data,
-                                                                        const Reduction& reduction) {
-    return [like = data, reduction](void* out, const void* a, const void* b, std::size_t count) {
-        Buffer into = like.at(out);
-        into.count = count;
-        combine_into(into, a, b, reduction);
-    };
 }
 
 }  // namespace DPTK_NAMESPACE
