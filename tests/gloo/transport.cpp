@@ -48,6 +48,20 @@ TEST_CASE("all ranks get the same bits from large sums that round") {
     }
 }
 
+TEST_CASE("ranks without elements take part in calls whose counts differ") {
+    test::on_ranks({.size = 3}, [&](GlooTransport& transport) {
+        const std::vector<std::size_t> counts{2, 0, 3};
+        std::vector<int> own(counts[static_cast<std::size_t>(transport.rank())], transport.rank());
+        std::vector<int> all(5, -1);
+        dptk::algorithms::run(transport, {.verb = dptk::Verb::all_gather_uneven,
+                                          .input = test::buffer(own),
+                                          .output = test::buffer(all),
+                                          .counts = counts});
+        CHECK(all == std::vector{0, 0, 2, 2, 2});
+        test::barrier(transport);
+    });
+}
+
 TEST_CASE("no rank leaves a barrier before all have come") {
     for (const int ranks : {1, 2, 3, 4}) {
         std::atomic<int> arrived = 0;

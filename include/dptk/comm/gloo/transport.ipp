@@ -155,8 +155,9 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
 DPTK_INLINE void GlooTransport::run(const Collective& call, AllReduceAlgorithm algorithm) {
     detail::GlooCollective messages(*this, inbox_, call);
     if (size() == 1) return algorithms::over_messages(messages, call, algorithm);
-    const bool is_empty =
-        has_buffers(call.verb) && call.verb != Verb::all_to_all_uneven && call.shared_shape().count == 0;
+    // The other counts of an uneven call may differ between ranks.
+    const Buffer& shape = call.verb == Verb::all_gather_uneven ? call.output : call.shared_shape();
+    const bool is_empty = has_buffers(call.verb) && call.verb != Verb::all_to_all_uneven && shape.count == 0;
     inbox_->mesh()->run(verb_name(call.verb), [&] {
         algorithms::over_messages(messages, is_empty ? Collective{.verb = Verb::barrier} : call, algorithm);
     });
