@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "support.hpp"
+#include "support/no_more_files.hpp"
 
 using namespace std::chrono_literals;
 
@@ -380,6 +381,17 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
     CHECK(test::message_of<dptk::PeerLostError>([&] { transport.send(test::buffer(one), 1, 0); }) ==
           dptk::detail::text("rank 0: cannot connect to rank 1 at 127.0.0.1:", port,
                              ": Connection refused: it has ended, or closed its groups"));
+}
+
+TEST_CASE("a rank that has no descriptor for a connection throws at once, and says what to do") {
+    const test::Alarm alarm(30);
+    const test::Job job{.size = 2};
+    TcpTransport transport(job.options(0));
+    const TcpTransport other(job.options(1));
+    std::vector<int> one(1);
+    const test::NoMoreFiles none;
+    CHECK(test::message_of<dptk::BackendError>([&] { transport.send(test::buffer(one), 1, 0); }) ==
+          "rank 0: cannot connect to rank 1: Too many open files: raise the limit (ulimit -n)");
 }
 
 TEST_CASE("a rank that accepts connections and does not reply ends connecting at the timeout") {
