@@ -24,16 +24,16 @@ constexpr std::size_t small = 8, large = std::size_t{4} << 20;  // bytes
     std::vector<std::byte> message(bytes);
     std::vector<double> seconds;
     const auto begin = std::chrono::steady_clock::now();
-    for (std::array<int, 1> goes_on{1}; goes_on[0] != 0;) {
+    for (std::array<int, 1> is_over{0}; is_over[0] == 0;) {
         const auto sent = std::chrono::steady_clock::now();
         if (begins) group.send(message, other);
         group.recv(std::span(message), other);
         if (!begins) group.send(message, other);
         const auto now = std::chrono::steady_clock::now();
         seconds.push_back(Seconds(now - sent).count() / 2);
-        goes_on[0] = Seconds(now - begin).count() < budget ? 1 : 0;
-        if (begins) group.send(goes_on, other);
-        if (!begins) group.recv(goes_on, other);
+        is_over[0] = Seconds(now - begin).count() < budget ? 0 : 1;
+        if (begins) group.send(is_over, other);
+        if (!begins) group.recv(is_over, other);
     }
     if (seconds.size() > 1) seconds.erase(seconds.begin());  // the first may include connecting
     return median(seconds);
