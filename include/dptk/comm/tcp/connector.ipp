@@ -85,8 +85,8 @@ DPTK_INLINE void TcpConnector::accept_all() {
         const int number = ::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (number < 0) {
             if (errno != EMFILE && errno != ENFILE) return;
-            throw BackendError(text("rank ", self_.rank, ": cannot accept a connection: ", errno_text(errno),
-                                    ": raise the limit of open files (ulimit -n)"));
+            throw BackendError(
+                text("rank ", self_.rank, ": cannot accept a connection: ", errno_text(errno)));
         }
         Socket socket{FileDescriptor(number)};
         events_.add(number, EPOLLIN, {TcpEvent::Kind::guest, next_guest_});

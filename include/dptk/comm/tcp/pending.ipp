@@ -12,6 +12,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE TcpPending::TcpPending(TcpHandshake handshake, Socket socket, std::chrono::milliseconds limit)
@@ -30,6 +33,9 @@ DPTK_INLINE TcpPending TcpPending::connect(const TcpIdentity& self, int peer, co
     }
     pending.socket_ = open_socket(resolved.first->ai_family);
     if (!pending.socket_.is_open()) {
+        if (errno == EMFILE || errno == ENFILE)
+            throw BackendError(
+                text("rank ", self.rank, ": cannot connect to rank ", peer, ": ", errno_text(errno)));
         static_cast<void>(pending.fail(errno));
     } else if (::connect(pending.socket_.number(), resolved.first->ai_addr, resolved.first->ai_addrlen) ==
                    0 ||

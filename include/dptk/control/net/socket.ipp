@@ -19,7 +19,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string errno_text(int error) {
-    return std::system_category().message(error);
+    const std::string message = std::system_category().message(error);
+    return error == EMFILE ? message + ": raise the limit (ulimit -n)" : message;
 }
 
 DPTK_INLINE FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {

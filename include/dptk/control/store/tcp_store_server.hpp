@@ -67,9 +67,13 @@ class RejectedConnectionLog {
 
     void report(const std::string& address, std::string_view rejection);
 
+    /// Logs, the first time, that the system offers no descriptor for a connection.
+    void cannot_accept(int error);
+
   private:
     std::string where_;
     std::set<std::string> reported_;
+    bool has_been_full_ = false;
 };
 
 /// The event loop of the server: handles the sockets and deadlines of the sessions.

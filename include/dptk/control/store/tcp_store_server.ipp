@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/store/in_process_store.hpp"
@@ -29,6 +30,12 @@ DPTK_INLINE ConnectionLimits connection_limits() {
 }
 
 DPTK_INLINE RejectedConnectionLog::RejectedConnectionLog(std::string where) : where_(std::move(where)) {}
+
+DPTK_INLINE void RejectedConnectionLog::cannot_accept(int error) {
+    if (std::exchange(has_been_full_, true)) return;
+    log(LogLevel::warning, 0,
+        text("the store on ", where_, " cannot accept a connection: ", errno_text(error)));
+}
 
 DPTK_INLINE void RejectedConnectionLog::report(const std::string& address, std::string_view rejection) {
     constexpr std::size_t most = 64;
@@ -119,6 +126,7 @@ DPTK_INLINE void StoreServerLoop::accept_some() {
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
+            log_.cannot_accept(errno);
             return make_room();
         }
     }
