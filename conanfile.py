@@ -51,7 +51,7 @@ class DptkConan(ConanFile):
         "nn_cuda": ["system", False],
     }
     default_options = {
-        "mpi": "system",
+        "mpi": False,
         "gloo": False,
         "readers": False,
         "images": False,

@@ -1,5 +1,6 @@
 // test_package [RANKS]: ranks average their numbers as gradients, on two threads, and as the RANKS processes
 // as which the program was started.
+#include <dptk/comm/tcp.hpp>
 #include <dptk/ddp.hpp>
 
 #include <cstdio>
