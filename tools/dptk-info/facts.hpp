@@ -80,7 +80,7 @@ struct ComputeResult {
 struct MessageResult {
     int peer = 0;
     double latency = 0;           // in seconds: half the round trip of 8 bytes
-    double bytes_per_second = 0;  // of messages of 4 MiB, one after the other
+    double bytes_per_second = 0;  // each message of 4 MiB follows the one before
 };
 
 struct AllReduceResult {

@@ -103,7 +103,7 @@ class GlooMessage {
     GlooHeader header_;
     GlooBuffer header_buffer_;
     GlooBuffer data_buffer_;
-    std::shared_ptr<GlooInbox::Wanted> wanted_;  // of a message that is received
+    std::shared_ptr<GlooInbox::Wanted> wanted_;  // null for a message that is sent
 };
 
 }  // namespace DPTK_NAMESPACE::detail

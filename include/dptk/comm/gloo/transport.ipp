@@ -131,7 +131,7 @@ DPTK_INLINE void GlooTransport::send_recv(const Buffer& out, int to, const Buffe
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& message) {
-    constexpr std::size_t kept_queues = 16;  // of those whose threads have nothing to do
+    constexpr std::size_t kept_queues = 16;  // with more, idle ones are closed
     check_peer(message.peer);
     const std::shared_ptr<detail::GlooMesh>& mesh = inbox_->mesh();
     std::shared_ptr<detail::GlooMessage> posted;
