@@ -1,7 +1,7 @@
 // Makes calls of the operating system fail in programs that are linked with failing_calls.cpp.
 #pragma once
 
-#include <dptk/control/net/socket.hpp>
+#include <dptk/core/detail/errno_text.hpp>
 
 #include <stdlib.h>  // setenv
 

@@ -1,5 +1,6 @@
 #include "console.hpp"
 
+#include <dptk/core/detail/errno_text.hpp>
 #include <dptk/core/detail/text.hpp>
 
 #include <limits.h>
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace run {
 
@@ -85,7 +85,7 @@ void Console::drop(Queue& queue, int reason) {
     if (reason == EPIPE) {
         closed_ = true;
     } else if (&queue == queues_.data() && !shared_) {
-        say(dptk::detail::text("cannot write to stdout: ", std::strerror(reason)));
+        say(dptk::detail::text("cannot write to stdout: ", dptk::detail::errno_text(reason)));
     }
 }
 

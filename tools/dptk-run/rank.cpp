@@ -1,6 +1,7 @@
 #include "rank.hpp"
 
 #include <dptk/control/process/child_process.hpp>
+#include <dptk/core/detail/errno_text.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
 
@@ -18,6 +19,7 @@ namespace run {
 
 namespace {
 
+using dptk::detail::errno_text;
 using dptk::detail::text;
 
 RankOutputOptions output_options(const Job& job, const Rendezvous& rendezvous, int rank) {
@@ -30,7 +32,7 @@ RankOutputOptions output_options(const Job& job, const Rendezvous& rendezvous, i
     std::filesystem::create_directories(options.log_dir, error);
     if (error)
         throw dptk::BackendError(
-            text("cannot create the directory ", options.log_dir, ": ", error.message()));
+            text("cannot create the directory ", options.log_dir, ": ", errno_text(error.value())));
 
     for (const Streams one : {Streams::out, Streams::err}) {
         const bool tee = includes(job.options.tee, one);

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 
-#include "dptk/control/net/socket.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

@@ -10,9 +10,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
@@ -80,7 +80,7 @@ DPTK_INLINE void ProgressPrinter::append_to_log(const std::string& text) {
     const bool is_written = file != nullptr && std::fprintf(file, "%s%s\n", time, text.c_str()) > 0;
     const bool is_closed = file == nullptr || std::fclose(file) == 0;
     if (is_written && is_closed) return;
-    log(LogLevel::warning, 0, detail::text(log_, ": cannot be written: ", std::strerror(errno)));
+    log(LogLevel::warning, 0, detail::text(log_, ": cannot be written: ", detail::errno_text(errno)));
     log_.clear();
 }
 

@@ -15,6 +15,7 @@
 
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/detail/crc32c.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/train/detail/png_encoder.hpp"

@@ -1,5 +1,6 @@
 // Tests that runs continue from checkpoints as if they had never been interrupted.
 #include <doctest/doctest.h>
+#include <dptk/core/detail/errno_text.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/train/callbacks/early_stopping.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -97,7 +98,7 @@ DPTK_INLINE ShmPages::ShmPages(int file, std::size_t bytes) : bytes_(bytes) {
 }
 
 DPTK_INLINE void ShmPages::throw_system_error(const std::string& what) {
-    throw BackendError(what + ": " + std::strerror(errno));
+    throw BackendError(what + ": " + errno_text(errno));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

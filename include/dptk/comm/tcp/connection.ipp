@@ -10,6 +10,8 @@
 #include <cstring>
 #include <optional>
 
+#include "dptk/core/detail/errno_text.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void TcpConnection::push(const TcpHeader& header, const void* data, TcpOperation* operation) {

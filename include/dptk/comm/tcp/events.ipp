@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "dptk/control/process/deadline.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

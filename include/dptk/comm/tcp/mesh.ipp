@@ -17,6 +17,7 @@
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

@@ -17,6 +17,7 @@
 #include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_file.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/instruction_set.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -24,7 +24,7 @@ DPTK_INLINE ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM |
         bind(socket_, any, size) != 0 || getsockname(socket_, any, &size) != 0) {
         const int reason = errno;
         if (socket_ >= 0) close(socket_);
-        throw BackendError(text("cannot find a free port: ", std::strerror(reason)));
+        throw BackendError(text("cannot find a free port: ", errno_text(reason)));
     }
     number_ = ntohs(address.sin_port);
 }

@@ -19,10 +19,6 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the system's description of an errno value, and what to do if this process has too few
-/// descriptors.
-[[nodiscard]] std::string errno_text(int error);
-
 /// Owns a file descriptor, and closes it on destruction.
 class FileDescriptor {
   public:

@@ -11,17 +11,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <system_error>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
-
-DPTK_INLINE std::string errno_text(int error) {
-    const std::string message = std::system_category().message(error);
-    return error == EMFILE ? message + ": raise the limit (ulimit -n)" : message;
-}
 
 DPTK_INLINE FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
     std::swap(number_, other.number_);

@@ -7,10 +7,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -56,7 +56,7 @@ template <class Body>
         become_rank(parent);
         std::_Exit(body());
     }
-    if (child < 0) throw BackendError(text("cannot start a process: ", std::strerror(errno)));
+    if (child < 0) throw BackendError(text("cannot start a process: ", errno_text(errno)));
     setpgid(child, child);  // the child does the same; the earlier of the two calls takes effect
     return child;
 }

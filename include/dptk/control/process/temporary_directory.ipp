@@ -7,8 +7,8 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -28,7 +28,7 @@ DPTK_INLINE TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
     const char* const parent = std::getenv("TMPDIR");
     path_ = text(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/", prefix, "-XXXXXX");
     if (mkdtemp(path_.data()) == nullptr) {
-        throw BackendError(text("cannot create the temporary directory ", path_, ": ", std::strerror(errno),
+        throw BackendError(text("cannot create the temporary directory ", path_, ": ", errno_text(errno),
                                 "; set TMPDIR to choose another directory"));
     }
 }

@@ -13,6 +13,7 @@
 
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/store/in_process_store.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
 

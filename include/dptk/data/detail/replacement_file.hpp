@@ -13,6 +13,7 @@
 
 #include "dptk/control/net/socket.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -25,7 +26,8 @@ namespace DPTK_NAMESPACE::detail {
     for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
         entries.push_back(entry->path().string());
     if (error)
-        throw BackendError(text("ImageFolder: cannot read the folder ", folder, ": ", error.message()));
+        throw BackendError(
+            text("ImageFolder: cannot read the folder ", folder, ": ", errno_text(error.value())));
     std::sort(entries.begin(), entries.end());
     return entries;
 }
@@ -35,7 +37,7 @@ namespace DPTK_NAMESPACE::detail {
     std::error_code error;
     const std::filesystem::file_type type = std::filesystem::status(path, error).type();
     if (type == std::filesystem::file_type::none)
-        throw BackendError(text("ImageFolder: ", path, ": ", error.message()));
+        throw BackendError(text("ImageFolder: ", path, ": ", errno_text(error.value())));
     return type == std::filesystem::file_type::directory;
 }
 

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/number_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -58,7 +58,7 @@ DPTK_INLINE void append_to_file(const std::string& path, const std::string& text
     const int error = errno;
     if ((file != nullptr && std::fclose(file) != 0) || !is_written)
         throw BackendError(
-            detail::text(path, ": cannot be written: ", std::strerror(is_written ? errno : error)));
+            detail::text(path, ": cannot be written: ", detail::errno_text(is_written ? errno : error)));
 }
 
 DPTK_INLINE void replace_file(const std::string& path, const std::string& text) {

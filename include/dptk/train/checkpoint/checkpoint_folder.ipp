@@ -14,6 +14,7 @@
 
 #include "dptk/control/net/socket.hpp"
 #include "dptk/core/detail/crc32c.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/data/detail/input_file.hpp"
@@ -38,7 +39,7 @@ template <class Fn>
 void on_files(const std::filesystem::path& path, Fn&& fn) {
     std::error_code error;
     fn(error);
-    if (error) throw BackendError(text(path.string(), ": ", error.message()));
+    if (error) throw BackendError(text(path.string(), ": ", errno_text(error.value())));
 }
 
 /// Returns whether a file exists. Throws BackendError if the system does not say so.

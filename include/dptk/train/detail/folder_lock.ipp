@@ -9,6 +9,7 @@
 #include <string>
 
 #include "dptk/control/net/host.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 

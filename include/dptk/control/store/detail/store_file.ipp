@@ -12,6 +12,7 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_protocol.hpp"
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <new>
 
+#include "dptk/core/detail/errno_text.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/data/detail/input_file.hpp"
