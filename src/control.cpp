@@ -2,6 +2,8 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/control/health/agreed_errors.ipp"
+#include "dptk/control/health/call_comparison.ipp"
+#include "dptk/control/health/call_history.ipp"
 #include "dptk/control/health/call_tracker.ipp"
 #include "dptk/control/health/control_plane.ipp"
 #include "dptk/control/health/failure_report.ipp"

@@ -1,6 +1,7 @@
 // docs/errors.md: what happens over MPI if the calls of the ranks differ.
-//   test_mpi_disagreements list VERB         prints how calls of this verb can differ, and what the table says
-//   test_mpi_disagreements VERB WAY AFTER    makes such calls, and ends ("end"), makes barriers ("barriers"),
+//   test_mpi_disagreements list VERB         prints how calls of this verb can differ, and what the table
+//   says test_mpi_disagreements VERB WAY AFTER    makes such calls, and ends ("end"), makes barriers
+//   ("barriers"),
 //                                            or makes steps for half a minute ("steps")
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "support/disagreements.hpp"

@@ -268,3 +268,51 @@ TEST_CASE("a rank that waits for a message from a rank that has left is reported
               "f32, tag 0)");
     }
 }
+
+TEST_CASE("calls that differed long ago are named after the ranks have been asked for them") {
+    using dptk::detail::CallRequest;
+    Job job;
+    const auto beat = [&](int rank, std::uint32_t hash) {
+        dptk::detail::ChannelStatus channel{"0", 900, false, 0ms, -1, "barrier #900"};
+        channel.marks = {{900, hash}, {512, 7}};
+        job.beat(rank, channel);
+    };
+    const auto all_beat = [&] {
+        job.now += 1s;
+        beat(0, 1);
+        beat(1, 2);
+        beat(2, 1);
+        return job.look();
+    };
+    CHECK_FALSE(all_beat());
+    const std::optional<std::string> asked = job.store.find(CallRequest::key);
+    REQUIRE(asked);
+    const std::optional<CallRequest> request = CallRequest::parse(*asked);
+    REQUIRE(request);
+    CHECK(request->one == 0);
+    CHECK(request->other == 1);
+    CHECK(request->after == 512);
+    CHECK(request->until == 900);
+    CHECK(request->channel == "0");
+    SUBCASE("the ranks reply") {
+        const auto reply = [&](std::size_t rank, const std::string& call) {
+            std::vector<dptk::detail::NumberedCall> calls{{513, "barrier #513"}, {514, call}};
+            job.store.set(CallRequest::reply_key(rank), dptk::detail::to_text(calls));
+        };
+        reply(0, "all_reduce(sum, 4 x f32) #514");
+        CHECK_FALSE(all_beat());
+        reply(1, "all_reduce(max, 4 x f32) #514");
+        CHECK(all_beat() ==
+              "calls differ between ranks: rank 0 (host a) calls all_reduce(sum, 4 x f32) #514, and rank 1 "
+              "(host b) calls all_reduce(max, 4 x f32) #514");
+    }
+    SUBCASE("the ranks do not reply, or no longer keep the calls") {
+        CHECK_FALSE(all_beat());
+        CHECK_FALSE(all_beat());
+        CHECK(
+            all_beat() ==
+            "calls differ between ranks: rank 0 (host a) and rank 1 (host b) have not made the same calls on "
+            "group 0 after #512 and until #900");
+    }
+    CHECK(job.blamed == std::vector{1});
+}

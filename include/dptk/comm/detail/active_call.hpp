@@ -35,6 +35,17 @@ class ActiveCall {
     ActiveCall(const ActiveCall&) = delete;
     ActiveCall& operator=(const ActiveCall&) = delete;
 
+    /// Carries out the call.
+    template <class Operation>
+    [[gnu::always_inline]] decltype(auto) run(Operation&& operation) const {
+        try {
+            return operation();
+        } catch (...) {
+            tracker_.forget();
+            throw;
+        }
+    }
+
   private:
     CallTracker& tracker_;
 };
@@ -82,6 +93,10 @@ class TrackedWork final : public WorkState {
     void report_error();
 
     void finish();
+
+    /// If the operation has ended in an error of a library, which may be a consequence of calls that differ,
+    /// waits until the job has failed for another cause.
+    void await_first_cause();
 
     /// Returns whether the job has failed. If so, the operation is abandoned, and its error is the job's.
     [[nodiscard]] bool given_up();

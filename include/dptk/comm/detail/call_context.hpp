@@ -30,10 +30,11 @@ struct CallContext {
     template <class Operation>
     [[gnu::always_inline]] void run(const Collective& call, AllReduceAlgorithm algorithm,
                                     Operation&& operation) const {
-        const ActiveCall active(*tracker, call);
-        if (checker) [[unlikely]]
-            checker->check(call, algorithm);
-        operation();
+        ActiveCall(*tracker, call).run([&] {
+            if (checker) [[unlikely]]
+                checker->check(call, algorithm);
+            operation();
+        });
     }
 
     /// Runs an operation on the transport. An error that is not agreed between the ranks fails the job.

@@ -35,11 +35,12 @@ int transfer(T& transport, const Message& message) {
 }
 
 /// Calls `operation`, in which transport T may wait for other ranks. If T has no control plane of its own, a
-/// PeerLostError is replaced by the first cause, which other ranks have reported to the control plane.
+/// PeerLostError is replaced by the first cause, which other ranks have reported to the control plane. So is
+/// an error of a T that a failure of the job does not interrupt, such as MPI.
 template <Transport T, class Operation>
 [[gnu::always_inline]] inline decltype(auto) in_transport(const ChannelJob& job, Operation&& operation) {
     if constexpr (HasControl<T> && !Interruptible<T>) {
-        return operation();
+        return with_first_cause<BackendError>(*job.control->job_state(), operation);
     } else {
         JobState& job_state = *job.control->job_state();
         const CallWaits waits(job_state);
@@ -95,23 +96,26 @@ struct CallExecutor final : CallContext {
     /// Executes the call in the transport's non-blocking form, if there is one for this call, and waits until
     /// the call has ended: MPI does not match a blocking collective with a non-blocking one.
     void run_nonblocking(const Collective& call) const {
-        const ActiveCall active(*tracker, call);
-        const std::shared_ptr<WorkState> work = transport->start(call);
-        if (!work) return prepare(call, AllReduceAlgorithm::automatic)();
-        work->wait(std::chrono::nanoseconds::max());
-        if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
+        ActiveCall(*tracker, call).run([&] {
+            const std::shared_ptr<WorkState> work = transport->start(call);
+            if (!work) return prepare(call, AllReduceAlgorithm::automatic)();
+            work->wait(std::chrono::nanoseconds::max());
+            if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
+        });
     }
 
     /// Executes a collective that returns an object (a communicator, memory), and returns that object.
     template <class Make>
     auto make(const Collective& call, Make&& make_result) const {
         const ActiveCall active(*tracker, call);
-        if (checker) {
-            checker->announce();
-            const CallerState::WaitScope here(checker->caller(), checker->channel());
-            checker->check(call, AllReduceAlgorithm::automatic);
-        }
-        return in_transport<T>(job, make_result);
+        return active.run([&] {
+            if (checker) {
+                checker->announce();
+                const CallerState::WaitScope here(checker->caller(), checker->channel());
+                checker->check(call, AllReduceAlgorithm::automatic);
+            }
+            return in_transport<T>(job, make_result);
+        });
     }
 
     int run(const Message& message, CallTracker& messages) const {

@@ -25,6 +25,8 @@ DPTK_INLINE void ChannelBase::open() {
     if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
         context_->checker = std::make_shared<CallChecker>(context_->job.control, context_->tracker, caller_,
                                                           context_->job.progress);
+    // Calls on a stream have no order that the ranks share with other calls.
+    if (size() > 1 && control().compares_calls() && !abilities_.enqueues) tracker().keep_history();
     control().open(context_->tracker);  // last, since close() must follow
 }
 

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "dptk/control/health/call_history.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -35,11 +37,8 @@ struct CallPurpose {
 
 class CallTracker {
   public:
-    /// A call, packed into two words that CallReader decodes.
-    struct Call {
-        std::uint64_t first = 0;
-        std::uint64_t second = 0;
-    };
+    /// A call, in words that CallReader decodes.
+    using Call = CallWords;
 
     /// Decodes packed calls.
     struct CallReader {
@@ -65,8 +64,20 @@ class CallTracker {
 
     CallTracker(ChannelIdentity identity, Calls calls, CallReader reader);
 
+    /// Keeps a history of the calls from now on.
+    void keep_history() { history_ = std::make_unique<CallHistory>(); }
+
     /// Records that the next call begins.
-    void begin(Call call) noexcept { enter(call, 3); }
+    void begin(Call call) noexcept {
+        if (history_) history_->add(state_.load(std::memory_order_relaxed) / 2 + 1, call);
+        enter(call, 3);
+    }
+
+    /// Lets the active call, which has thrown an error, count as no call in the history: if the error is
+    /// agreed, the calls of the ranks may differ.
+    void forget() noexcept {
+        if (history_) history_->forget(state_.load(std::memory_order_relaxed) / 2);
+    }
 
     /// Records that this thread re-enters a call that it began earlier and left with end(). Does not increase
     /// the sequence number.
@@ -116,6 +127,12 @@ class CallTracker {
     /// #42".
     [[nodiscard]] std::string describe(const Snapshot& snapshot) const;
 
+    /// Returns the history of the calls, or null.
+    [[nodiscard]] const CallHistory* history() const noexcept { return history_.get(); }
+
+    /// Returns a description, such as "all_reduce(sum, 4 x f32) #42", of a call that the history keeps.
+    [[nodiscard]] std::optional<std::string> describe_earlier(std::uint64_t number) const;
+
     /// Results of peer() that are not a rank.
     static constexpr int no_peer = -1;
     static constexpr int any_peer = -2;
@@ -142,6 +159,7 @@ class CallTracker {
     ChannelIdentity identity_;
     Calls calls_;
     CallReader reader_;
+    std::unique_ptr<CallHistory> history_;
     std::atomic<std::uint64_t> state_ = 0;  // twice the sequence number, plus one while active
     std::atomic<std::uint64_t> first_ = 0;
     std::atomic<std::uint64_t> second_ = 0;

@@ -43,6 +43,12 @@ DPTK_INLINE std::string CallTracker::describe(const Snapshot& snapshot) const {
     return text(purpose, number, " of ", owner_.load(std::memory_order_relaxed), ": ", call);
 }
 
+DPTK_INLINE std::optional<std::string> CallTracker::describe_earlier(std::uint64_t number) const {
+    const std::optional<Call> call = history_ ? history_->call(number) : std::nullopt;
+    if (!call) return std::nullopt;
+    return text(reader_.describe(*call), " #", number);
+}
+
 DPTK_INLINE int CallTracker::peer(const Snapshot& snapshot) const {
     if (!carries_messages() || !snapshot.active) return no_peer;
     const int peer = reader_.peer(snapshot.call);

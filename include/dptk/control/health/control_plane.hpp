@@ -122,6 +122,14 @@ class ControlPlane final : public WatchdogTask,
     /// or the store is lost.
     [[nodiscard]] bool is_over() const noexcept;
 
+    /// Whether the ranks' heartbeats compare the calls that they have made.
+    [[nodiscard]] bool compares_calls() const noexcept { return options_.has_heartbeat; }
+
+    /// Returns this rank's calls on a channel with numbers in (after, until], as far as its history keeps
+    /// them.
+    [[nodiscard]] std::vector<NumberedCall> calls(std::string_view channel, std::uint64_t after,
+                                                  std::uint64_t until);
+
     /// Returns where this rank's program waits.
     [[nodiscard]] ProgramWait& program() noexcept { return program_; }
 
@@ -163,6 +171,8 @@ class ControlPlane final : public WatchdogTask,
 
     /// The number of closed channels that remain in the published status.
     static constexpr std::size_t remembered_channels = 64;
+    /// The number of calls of each channel in the published status.
+    static constexpr std::uint64_t published_calls = 8;
     /// How long this rank waits for a store that cannot be reached.
     static constexpr std::chrono::milliseconds store_timeout{1000};
     /// How long a call may take to return by itself after the job has failed.
@@ -171,6 +181,13 @@ class ControlPlane final : public WatchdogTask,
     ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobState> job_state);
 
     static void refresh(Channel& channel, clock::time_point now);
+
+    [[nodiscard]] static std::vector<NumberedCall> calls_of(const CallTracker& tracker, std::uint64_t after,
+                                                            std::uint64_t until);
+
+    /// Adds marks and the most recent calls to a status.
+    static void add_history(ChannelStatus& status, const CallTracker& tracker,
+                            const CallTracker::Snapshot& now);
 
     [[nodiscard]] static std::chrono::milliseconds waited(const Channel& channel, clock::time_point now);
 

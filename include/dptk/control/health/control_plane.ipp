@@ -66,6 +66,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker
             ended.name = tracker->name();
             ended.sequence = tracker->look().sequence;
             ended.is_closed = true;
+            add_history(ended, *tracker, tracker->look());
             closed_.push_back(std::move(ended));
             if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
             if (!channels_.empty()) return;
@@ -100,8 +101,39 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
                                 waited(channel, now), tracker.peer(channel.seen),
                                 tracker.describe(channel.seen), channel.seen.active && &tracker == awaited,
                                 tracker.carries_messages() ? 0 : channel.seen.hash});
+        add_history(out.channels.back(), tracker, channel.seen);
     }
     return out;
+}
+
+DPTK_INLINE std::vector<NumberedCall> ControlPlane::calls(std::string_view channel, std::uint64_t after,
+                                                          std::uint64_t until) {
+    const std::lock_guard lock(mutex_);
+    for (const Channel& open : channels_) {
+        if (open.tracker->name() == channel) return calls_of(*open.tracker, after, until);
+    }
+    return {};
+}
+
+DPTK_INLINE std::vector<NumberedCall> ControlPlane::calls_of(const CallTracker& tracker, std::uint64_t after,
+                                                             std::uint64_t until) {
+    std::vector<NumberedCall> out;
+    const std::uint64_t begun = tracker.look().sequence;
+    const std::uint64_t lost = begun < CallHistory::kept ? 0 : begun - CallHistory::kept;
+    for (std::uint64_t number = std::max(after, lost) + 1; number <= std::min(until, begun); ++number)
+        out.push_back({number, tracker.describe_earlier(number).value_or(text("an error #", number))});
+    return out;
+}
+
+DPTK_INLINE void ControlPlane::add_history(ChannelStatus& status, const CallTracker& tracker,
+                                           const CallTracker::Snapshot& now) {
+    const CallHistory* const history = tracker.history();
+    if (history == nullptr) return;
+    const bool is_in_last = now.active && now.hash != 0;
+    if (is_in_last) status.active_mark = history->mark(now.sequence);
+    status.marks = history->marks(now.sequence - (is_in_last ? 1 : 0));
+    status.calls =
+        calls_of(tracker, now.sequence < published_calls ? 0 : now.sequence - published_calls, now.sequence);
 }
 
 DPTK_INLINE void ControlPlane::monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,

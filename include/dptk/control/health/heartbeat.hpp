@@ -3,7 +3,8 @@
 /// the heartbeat timeout, but at least 20 ms and at most 1 s. The timeout is set by
 /// InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT (in seconds); the default is 60 s. The heartbeat
 /// thread of rank 0 also detects ranks that no longer send heartbeats, ranks that wait for a rank that has
-/// left, ranks whose calls differ, and ranks that wait for each other in different groups.
+/// left, ranks whose calls differ (by the histories of their calls, also if all calls have ended), and ranks
+/// that wait for each other in different groups.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "dptk/control/health/call_comparison.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/rank_status.hpp"
 #include "dptk/control/process/awake_clock.hpp"
@@ -73,6 +75,13 @@ class RankMonitor {
     /// and all ranks of the group have come to that number.
     [[nodiscard]] std::optional<FailureCause> find_mismatch() const;
 
+    /// Returns a message if the calls that two ranks have made differ, although they may all have ended. If
+    /// the ranks' statuses do not contain the first that differs, asks the ranks for it.
+    [[nodiscard]] std::optional<FailureCause> find_earlier_mismatch(Store& store);
+
+    /// Returns a rank's calls, from its reply or from its status.
+    [[nodiscard]] std::vector<NumberedCall> calls_of(Store& store, std::size_t rank) const;
+
     /// Returns a message if ranks wait for each other: each of them in a call that the next one has not
     /// entered, and cannot enter while it waits.
     [[nodiscard]] std::optional<FailureCause> find_circle() const;
@@ -98,6 +107,8 @@ class RankMonitor {
     std::vector<std::string> labels_;
     std::chrono::milliseconds timeout_;
     std::vector<Rank> ranks_;
+    std::optional<CallDifference> difference_;
+    int looks_for_calls_ = 0;
 };
 
 /// Joins a job: creates a control plane whose heartbeat thread has its own connection to the store. If this

@@ -27,6 +27,8 @@ DPTK_INLINE std::optional<FailureCause> RankMonitor::look(Store& store, clock::t
         for (Rank& rank : ranks_) rank.beats_since_departure = 0;
     }
     if (std::optional<FailureCause> silent = find_silent(now)) return silent;
+    std::optional<FailureCause> earlier = find_earlier_mismatch(store);
+    if (difference_) return earlier;  // what the others would find is a consequence
     if (std::optional<FailureCause> stuck = find_stuck_rank()) return stuck;
     if (std::optional<FailureCause> mismatch = find_mismatch()) return mismatch;
     return find_circle();
@@ -159,6 +161,31 @@ DPTK_INLINE std::optional<FailureCause> RankMonitor::find_mismatch() const {
     return std::nullopt;
 }
 
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_earlier_mismatch(Store& store) {
+    constexpr int most_looks = 3;  // after which a rank counts as one that does not reply
+    std::vector<const RankStatus*> statuses;
+    for (const Rank& rank : ranks_) statuses.push_back(&rank.status);
+    if (!difference_) difference_ = find_difference(statuses);
+    if (!difference_) return std::nullopt;
+    const auto calls =
+        differing_calls(*difference_, calls_of(store, difference_->one), calls_of(store, difference_->other));
+    const bool can_reply = !ranks_[difference_->one].left && !ranks_[difference_->other].left;
+    if (!calls && can_reply && looks_for_calls_++ < most_looks) {
+        const CallRequest request{difference_->one, difference_->other, difference_->same_until,
+                                  difference_->differ_at, difference_->channel};
+        if (looks_for_calls_ == 1) store.set(CallRequest::key, request.to_text());
+        return std::nullopt;
+    }
+    return FailureCause{describe(*difference_, calls, labels_), guilty_ranks(*difference_, statuses)};
+}
+
+DPTK_INLINE std::vector<NumberedCall> RankMonitor::calls_of(Store& store, std::size_t rank) const {
+    const std::optional<std::string> reply = store.find(CallRequest::reply_key(rank));
+    if (reply) return parse_calls(*reply);
+    const ChannelStatus* const channel = ranks_[rank].status.channel(difference_->channel);
+    return channel == nullptr ? std::vector<NumberedCall>() : channel->calls;
+}
+
 DPTK_INLINE bool RankMonitor::waits_for(const Rank& waiting, const Rank& other) const {
     const ChannelStatus* const here = waiting.awaited();
     const ChannelStatus* const there = other.awaited();
@@ -244,8 +271,10 @@ class Heartbeat {
             if (plane->job_state()->failed()) return false;
             const std::string status = to_text(plane->status(++beats_));
             store_->set(ControlPlane::status_key(rank_), status);
-            // The plane's own client is idle for long. If its connection is reset, it must reconnect soon.
-            static_cast<void>(plane->store()->find(ControlPlane::abort_key));
+            // By the plane's own client, which is idle for long: if its connection is reset, it must
+            // reconnect soon.
+            if (const std::optional<std::string> request = plane->store()->find(CallRequest::key))
+                reply(*plane, CallRequest::parse(*request).value_or(CallRequest{}));
         } else if (!monitor_ || monitor_->all_have_left()) {
             return false;
         }
@@ -261,6 +290,14 @@ class Heartbeat {
         }
     }
 
+    void reply(ControlPlane& plane, const CallRequest& request) {
+        const auto rank = static_cast<std::size_t>(rank_);
+        const bool is_asked = rank == request.one || rank == request.other;
+        if (!is_asked || std::exchange(has_replied_, true)) return;
+        store_->set(CallRequest::reply_key(rank),
+                    to_text(plane.calls(request.channel, request.after, request.until)));
+    }
+
     void fail(FailureCause cause) {
         const std::shared_ptr<ControlPlane> plane = plane_.lock();
         if (plane && !plane->has_left()) plane->job_state()->fail(std::move(cause), Failure::remote);
@@ -272,6 +309,7 @@ class Heartbeat {
     std::chrono::milliseconds period_;
     std::string server_;
     std::uint64_t beats_ = 0;
+    bool has_replied_ = false;
     std::optional<RankMonitor> monitor_;
 };
 

@@ -24,8 +24,8 @@ class DPTK_EXPORT ProgramEnd {
   public:
     /// The result of wait().
     struct Outcome {
-        /// Why a job failed after this rank had left it, or what was not complete at a timeout. Empty if
-        /// neither has happened.
+        /// Why a job failed after this rank had left it, what was not complete at a timeout, or, on rank 0,
+        /// which calls of the ranks have differed. Empty if none of this has happened.
         std::string failure;
         /// Whether all waits ended before their timeouts.
         bool in_time = true;
@@ -115,6 +115,9 @@ class DPTK_EXPORT ProgramEnd {
     static bool is_over(const Job& job, int& next, std::string& failure);
 
     static void await_readers(const Job& job);
+
+    /// Returns an error if two ranks of a job that all ranks have left have not made the same calls.
+    [[nodiscard]] static std::string differing_calls_of(const Job& job);
 
     /// Returns the key that a rank sets at the end of wait().
     [[nodiscard]] static std::string exit_key(int rank);

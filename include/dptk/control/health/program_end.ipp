@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "dptk/control/health/call_comparison.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
@@ -58,6 +59,7 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
             int next = 0;
             std::string failure;
             const bool in_time = wait_until(left(job.timeout), [&] { return is_over(job, next, failure); });
+            if (job.rank == 0 && in_time && failure.empty()) failure = differing_calls_of(job);
             if (outcome.failure.empty()) outcome.failure = failure;
             if (!in_time)
                 give_up(text("rank ", next, " has not closed its process group within ",
@@ -131,6 +133,22 @@ DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& fai
     } catch (const PeerLostError&) {
         return true;  // rank 0 has ended, so all ranks have left
     }
+}
+
+DPTK_INLINE std::string ProgramEnd::differing_calls_of(const Job& job) {
+    std::vector<RankStatus> statuses;
+    std::vector<const RankStatus*> each;
+    std::vector<std::string> labels;
+    for (int rank = 0; rank < job.size; ++rank) {
+        const std::string status = job.store->find(ControlPlane::left_key(rank)).value_or("");
+        statuses.push_back(parse_rank_status(status).value_or(RankStatus{}));
+        labels.push_back(text("rank ", rank));
+    }
+    for (const RankStatus& status : statuses) each.push_back(&status);
+    const std::optional<CallDifference> found = find_difference(each);
+    if (!found) return {};
+    const auto calls_of = [&](std::size_t rank) { return each[rank]->channel(found->channel)->calls; };
+    return describe(*found, differing_calls(*found, calls_of(found->one), calls_of(found->other)), labels);
 }
 
 DPTK_INLINE void ProgramEnd::await_readers(const Job& job) {

@@ -9,9 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "dptk/control/health/call_history.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+/// A call that a rank has made: "all_reduce(sum, 4 x f32) #42".
+struct NumberedCall {
+    std::uint64_t number = 0;
+    std::string text;
+};
 
 /// The status of one channel of a rank: its last call, whether that call is active, and the time since the
 /// call began or, if it is no longer active, ended.
@@ -30,6 +37,12 @@ struct ChannelStatus {
     std::uint64_t hash = 0;
     /// Whether the rank has closed the channel.
     bool is_closed = false;
+    /// Marks of the rank's calls that have ended, if the rank keeps a history of them.
+    std::vector<CallMark> marks = {};
+    /// The mark of the active call, if it is known.
+    std::optional<CallMark> active_mark = {};
+    /// The most recent calls, if the rank keeps a history of them.
+    std::vector<NumberedCall> calls = {};
 };
 
 struct RankStatus {
@@ -52,8 +65,16 @@ struct RankStatus {
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
 /// Serializes a status: one line with the heartbeat counter, then one line per channel with name, sequence
-/// number, hash, the word idle, active, awaited or closed, milliseconds, peer and call.
+/// number, hash, the word idle, active, awaited or closed, milliseconds, peer and call. After the line of a
+/// channel with a history: one with '=' and its marks, the active one (or 0) first, and one with '#' for each
+/// call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
+
+/// Serializes calls: for each of them, one line with '#', number and text.
+[[nodiscard]] std::string to_text(const std::vector<NumberedCall>& calls);
+
+/// Parses calls. Ignores lines that are none.
+[[nodiscard]] std::vector<NumberedCall> parse_calls(std::string_view text);
 
 /// Parses a status. Returns nullopt if the text is not a status.
 [[nodiscard]] std::optional<RankStatus> parse_rank_status(std::string_view text);

@@ -61,20 +61,74 @@ DPTK_INLINE std::string to_text(const RankStatus& status) {
                                                             : " idle ";
         out += text(channel.name, ' ', channel.sequence, ' ', channel.hash, state, channel.duration.count(),
                     ' ', channel.peer, ' ', channel.call, '\n');
+        if (channel.active_mark || !channel.marks.empty()) {
+            out += text("= ", channel.active_mark.value_or(CallMark{}).packed());
+            for (const CallMark& mark : channel.marks) out += text(' ', mark.packed());
+            out += '\n';
+        }
+        out += to_text(channel.calls);
     }
     return out;
+}
+
+DPTK_INLINE std::string to_text(const std::vector<NumberedCall>& calls) {
+    std::string out;
+    for (const NumberedCall& call : calls) out += text("# ", call.number, ' ', call.text, '\n');
+    return out;
+}
+
+/// Removes the first line from `text`, and returns it without its end.
+[[nodiscard]] DPTK_INLINE std::string_view next_line(std::string_view& text) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    return line;
+}
+
+/// Parses the line of a call, and appends the call. Returns whether the line is valid.
+[[nodiscard]] DPTK_INLINE bool parse_call(std::string_view line, std::vector<NumberedCall>& calls) {
+    NumberedCall call;
+    if (next_word(line) != "#" || !parse_number(next_word(line), call.number)) return false;
+    call.text = line;
+    calls.push_back(std::move(call));
+    return true;
+}
+
+DPTK_INLINE std::vector<NumberedCall> parse_calls(std::string_view text) {
+    std::vector<NumberedCall> calls;
+    while (!text.empty()) static_cast<void>(parse_call(next_line(text), calls));
+    return calls;
+}
+
+/// Parses the line of a channel's marks. Returns whether the line is valid.
+[[nodiscard]] DPTK_INLINE bool parse_marks(std::string_view line, ChannelStatus& channel) {
+    static_cast<void>(next_word(line));
+    std::uint64_t packed = 0;
+    if (!parse_number(next_word(line), packed)) return false;
+    if (packed != 0) channel.active_mark = CallMark::from(packed);
+    while (!line.empty()) {
+        if (!parse_number(next_word(line), packed)) return false;
+        channel.marks.push_back(CallMark::from(packed));
+    }
+    return true;
 }
 
 DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
     RankStatus status;
     bool first = true;
     while (!text.empty()) {
-        const std::size_t end = text.find('\n');
-        std::string_view line = text.substr(0, end);
-        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+        std::string_view line = next_line(text);
         if (first) {
             if (!parse_number(line, status.beat)) return std::nullopt;
             first = false;
+            continue;
+        }
+        if (line.starts_with('=') || line.starts_with('#')) {
+            if (status.channels.empty()) return std::nullopt;
+            ChannelStatus& before = status.channels.back();
+            const bool is_valid =
+                line.front() == '=' ? parse_marks(line, before) : parse_call(line, before.calls);
+            if (!is_valid) return std::nullopt;
             continue;
         }
         ChannelStatus channel;
