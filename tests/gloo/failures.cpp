@@ -166,7 +166,7 @@ TEST_CASE("a rank that publishes its address, and then does not answer, ends con
         const std::string endpoint(bytes.begin(), bytes.end());
         // The endpoint for rank 0, and one for rank 1 itself, which is not used.
         const dptk::detail::GlooPeerInfo info{"here", "127.0.0.1", endpoint + endpoint};
-        job.store->set("gloo/1", info.to_value());
+        job.store->set("gloo/address/1", info.to_value());
         std::jthread failing([&] {
             std::this_thread::sleep_for(300ms);
             if (job_fails) job.job_state->fail("rank 1 stands still");
@@ -194,7 +194,7 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
         endpoint.assign(bytes.begin(), bytes.end());
     }
     const dptk::detail::GlooPeerInfo info{"elsewhere", "127.0.0.1", endpoint + endpoint};
-    job.store->set("gloo/1", info.to_value());
+    job.store->set("gloo/address/1", info.to_value());
     std::string message;
     try {
         GlooTransport transport(job.options(0));
@@ -304,7 +304,13 @@ TEST_CASE("the keys of a mesh do not stay in the store") {
         GlooTransport copy = transport.duplicate();
         copy.leave();
     });
-    for (const char* key : {"gloo/0", "gloo/1", "gloo.0/0", "gloo.0/1"}) CHECK(!job.store->find(key));
+    static_cast<void>(dptk::detail::ProgramEnd::get().wait());
+    for (const std::string name : {"gloo", "gloo.0"}) {
+        for (const char* phase : {"/address/", "/connected/", "/closing/"}) {
+            for (const char* rank : {"0", "1"}) CHECK(!job.store->find(name + phase + rank));
+        }
+        CHECK(!job.store->find(name + "/closed"));
+    }
 }
 
 TEST_CASE("writing to a connection that has gone raises no signal, then or later") {
@@ -476,7 +482,7 @@ TEST_CASE("a rank that is killed ends the others' calls, between and amid transf
         CAPTURE(transfers()[static_cast<std::size_t>(call)].name);
         CHECK(contains(end_of("killed in a transfer", call, 10 + 15 * call, Knows::nobody), "rank 0: "));
     }
-    CHECK(contains(end_of("killed while idle", 0, 0, Knows::nobody), "rank 0: all_reduce: "));
+    CHECK(contains(end_of("killed while idle", 0, 0, Knows::nobody), "rank 0: "));
     CHECK(contains(end_of("killed in a transfer", 0, 50, Knows::the_control_plane), "rank 1 is lost"));
 }
 

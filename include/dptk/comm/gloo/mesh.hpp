@@ -116,17 +116,15 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
         }
     }
 
-    [[nodiscard]] bool has_ended() const noexcept { return ended_ || job_state_->failed(); }
-
     /// Throws gloo::IoException if the connections are closed.
     void check() const;
 
     /// Records that this rank makes no more calls.
     void begin_to_close() noexcept { closing_ = true; }
 
-    /// Blocks until all ranks are about to close their connections, or the job has failed. Closing early
-    /// would discard data that is still being sent to another rank.
-    void close_with_others() noexcept;
+    /// Blocks until all ranks are about to close their connections, or the job is over. Closing early would
+    /// discard data that is still being sent to another rank.
+    void close_with_others(Store& store, const std::string& name, const ControlPlane& control) noexcept;
 
     /// Ends all waits. If Gloo detects an error, Gloo's own thread may call this with a mutex of Gloo locked,
     /// and end() would deadlock on it. So end() runs on another thread, and the caller waits at most 1 s.
@@ -158,13 +156,17 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     /// Creates the pairs and returns their addresses, in rank order.
     [[nodiscard]] std::string create_pairs() const;
 
-    void wait_for_others(Store& store, const std::string& name, std::chrono::milliseconds timeout) const;
+    /// The keys of all ranks for one phase of the mesh's life: "gloo/address/3".
+    [[nodiscard]] std::vector<std::string> keys_of(const std::string& name, std::string_view phase) const;
+
+    /// Sets this rank's key, and blocks until all ranks have set theirs. Throws TimeoutError, which names the
+    /// missing ranks.
+    void meet(Store& store, const std::vector<std::string>& keys, std::string_view value,
+              std::chrono::milliseconds timeout) const;
 
     /// Starts a thread that waits for messages that no rank sends, and ends all other waits when a connection
     /// is lost. Gloo reports a lost connection only to threads that wait for the start of a message.
     void watch_connections();
-
-    void barrier(std::uint64_t slot, std::chrono::milliseconds timeout);
 
     /// Ends all waits and closes all connections. Keeps the cause of the first call.
     void end(std::string_view cause) noexcept;

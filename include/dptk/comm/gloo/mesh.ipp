@@ -17,8 +17,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-// The slots of the messages that no program sends. Those of its messages are in gloo/messages.hpp.
-inline constexpr std::uint64_t watch_slot = 1, connected_slot = 0x100, shutdown_slot = 0x200;
+/// How long a wait in the store lasts before it looks at the job's state.
+inline constexpr std::chrono::milliseconds gloo_store_slice{200};
 
 DPTK_INLINE BrokenPipeIgnored::BrokenPipeIgnored() {
     ::sigemptyset(&broken_pipe_);
@@ -80,14 +80,30 @@ DPTK_INLINE void GlooMesh::check() const {
     throw gloo::IoException(cause_);
 }
 
-DPTK_INLINE void GlooMesh::close_with_others() noexcept {
+DPTK_INLINE void GlooMesh::close_with_others(Store& job_store, const std::string& name,
+                                             const ControlPlane& control) noexcept {
     try {
-        const BrokenPipeIgnored ignored;
-        barrier(shutdown_slot, longest_wait);
-        // The last messages of the barrier itself are still being sent.
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        const std::shared_ptr<Store> store = job_store.clone();
+        const std::vector<std::string> keys = keys_of(name, "closing");
+        store->set(keys[static_cast<std::size_t>(rank_)], "");
+        const auto all_close = [&] {
+            try {
+                store->wait(keys, gloo_store_slice);
+                return true;
+            } catch (const TimeoutError&) {
+                return false;
+            }
+        };
+        while (!all_close()) {
+            if (control.is_over()) return;
+        }
+        const std::string count = text(name, "/closed");
+        if (store->add(count, 1) != size_) return;
+        for (const std::string_view phase : {"connected", "closing"})
+            for (const std::string& key : keys_of(name, phase)) store->erase(key);
+        store->erase(count);
     } catch (const std::exception&) {
-        // The other ranks have ended, or do not respond.
+        // Rank 0 has ended, and its store with it.
     }
 }
 
@@ -114,7 +130,7 @@ DPTK_INLINE void GlooMesh::throw_ended(std::string_view what) const {
 
 DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     const std::shared_ptr<Store> store = options.store->clone();
-    const auto key = [&](int rank) { return text(options.name, '/', rank); };
+    const std::vector<std::string> addresses = keys_of(options.name, "address");
 
     // A rank that has published its info listens already, so that a connection takes milliseconds.
     const std::chrono::milliseconds connect_timeout =
@@ -129,17 +145,17 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     check();
     const GlooPeerInfo own{host_name(), options.address, create_pairs()};
 
-    store->set(key(rank_), own.to_value());
-    wait_for_others(*store, options.name, options.timeout);
+    meet(*store, addresses, own.to_value(), options.timeout);
     const Deadline deadline(connect_timeout);
     for (int other = 0; other < size_; ++other) {
         if (other == rank_) continue;
-        const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
+        const std::string& key = addresses[static_cast<std::size_t>(other)];
+        const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key, options.timeout));
         connect_to(peer, other, own, deadline, connect_timeout);
     }
     watch_connections();
-    barrier(connected_slot, std::min(options.timeout, 2 * connect_timeout));
-    store->erase(key(rank_));
+    meet(*store, keys_of(options.name, "connected"), "", std::min(options.timeout, 2 * connect_timeout));
+    store->erase(addresses[static_cast<std::size_t>(rank_)]);
 }
 
 DPTK_INLINE void GlooMesh::connect_to(const GlooPeerInfo& peer, int other, const GlooPeerInfo& own,
@@ -190,15 +206,20 @@ DPTK_INLINE std::string GlooMesh::create_pairs() const {
     return endpoints.insert(static_cast<std::size_t>(rank_) * bytes, bytes, '\0');
 }
 
-DPTK_INLINE void GlooMesh::wait_for_others(Store& store, const std::string& name,
-                                           std::chrono::milliseconds timeout) const {
-    constexpr std::chrono::milliseconds slice{200};
+DPTK_INLINE std::vector<std::string> GlooMesh::keys_of(const std::string& name,
+                                                       std::string_view phase) const {
     std::vector<std::string> keys;
-    for (int rank = 0; rank < size_; ++rank) keys.push_back(text(name, '/', rank));
+    for (int rank = 0; rank < size_; ++rank) keys.push_back(text(name, '/', phase, '/', rank));
+    return keys;
+}
+
+DPTK_INLINE void GlooMesh::meet(Store& store, const std::vector<std::string>& keys, std::string_view value,
+                                std::chrono::milliseconds timeout) const {
+    store.set(keys[static_cast<std::size_t>(rank_)], value);
     for (const Deadline deadline(timeout); !deadline.passed();) {
         check();
         try {
-            return store.wait(keys, std::min(deadline.left(), slice));
+            return store.wait(keys, std::min(deadline.left(), gloo_store_slice));
         } catch (const TimeoutError&) {  // looks at the job's state, and continues
         }
     }
@@ -212,9 +233,10 @@ DPTK_INLINE void GlooMesh::wait_for_others(Store& store, const std::string& name
 }
 
 DPTK_INLINE void GlooMesh::watch_connections() {
+    constexpr std::uint64_t unused_slot = 1;  // those of messages are in gloo/messages.ipp
     from_any_rank_ = pairs_->createUnboundBuffer(nullptr, 0);
     for (int other = 0; other < size_; ++other) {
-        if (other != rank_) from_any_rank_->recv(other, watch_slot);
+        if (other != rank_) from_any_rank_->recv(other, unused_slot);
     }
     watch_ = start_background_thread([this] {
         try {
@@ -223,18 +245,6 @@ DPTK_INLINE void GlooMesh::watch_connections() {
             if (!closing_) end(without_source_line(error.what()));
         }
     });
-}
-
-DPTK_INLINE void GlooMesh::barrier(std::uint64_t slot, std::chrono::milliseconds timeout) {
-    for (int distance = 1; distance < size_; distance *= 2) {
-        GlooBuffer received(shared_from_this(), nullptr, 0);
-        GlooBuffer sent(shared_from_this(), nullptr, 0);
-        const std::uint64_t round = slot + static_cast<std::uint64_t>(distance);
-        received.receive({(rank_ + size_ - distance) % size_}, round);
-        sent.send((rank_ + distance) % size_, round);
-        received.await_received(timeout);
-        sent.await_sent(timeout);
-    }
 }
 
 DPTK_INLINE void GlooMesh::end(std::string_view cause) noexcept {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -11,9 +10,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
-#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/gloo/messages.hpp"
@@ -90,10 +89,6 @@ class GlooTransport {
     /// Posts the message on this thread, and waits for the message on another thread.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// Executes a collective over messages. A call without elements is a barrier, so that ranks whose calls
-    /// differ do not pass each other.
-    void run(const Collective& call, AllReduceAlgorithm algorithm);
-
     /// Returns a transport with connections of its own, over the same device. Collective.
     [[nodiscard]] GlooTransport duplicate();
 
@@ -105,16 +100,9 @@ class GlooTransport {
     void leave() noexcept;
 
   private:
-    /// Messages to, or from, the same rank with the same tag end in the order in which they were started, so
-    /// one thread waits for them: Gloo only offers blocking waits.
-    struct Kind {
-        Verb verb;
-        int peer;
-        int tag;
-
-        friend auto operator<=>(const Kind&, const Kind&) = default;
-    };
-    using Queues = std::map<Kind, detail::WorkQueue>;
+    /// By verb, peer and tag. Messages to, or from, the same rank with the same tag end in the order in which
+    /// they were started, so one thread waits for them: Gloo only offers blocking waits.
+    using Queues = std::map<std::tuple<Verb, int, int>, detail::WorkQueue>;
 
     GlooTransport(GlooOptions options, std::string address, std::shared_ptr<gloo::transport::Device> device);
 

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/control/health/program_end.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/net/interface.hpp"
@@ -15,76 +14,6 @@
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
-
-namespace DPTK_NAMESPACE::detail {
-
-/// The messages of one collective.
-class GlooCollective final : public algorithms::Messages {
-  public:
-    GlooCollective(const GlooTransport& transport, std::shared_ptr<GlooInbox> inbox, const Collective& call)
-        : rank_(transport.rank()),
-          size_(transport.size()),
-          inbox_(std::move(inbox)),
-          tag_(algorithms::collective_tag(call)) {}
-
-    [[nodiscard]] int rank() const override { return rank_; }
-    [[nodiscard]] int size() const override { return size_; }
-
-    void send(const Buffer& buffer, int to) override {
-        GlooMessage(inbox_, {Verb::send, buffer, to, tag_}).complete();
-    }
-
-    void recv(const Buffer& buffer, int from) override {
-        GlooMessage(inbox_, {Verb::recv, buffer, from, tag_}).complete();
-    }
-
-    void exchange(const Buffer& out, const Buffer& in, int partner) override {
-        send_and_receive(out, partner, in, partner);
-    }
-
-    void shift(const Buffer& out, const Buffer& in) override {
-        send_and_receive(out, (rank_ + 1) % size_, in, (rank_ + size_ - 1) % size_);
-    }
-
-  private:
-    void send_and_receive(const Buffer& out, int to, const Buffer& in, int from) {
-        GlooMessage sent(inbox_, {Verb::send, out, to, tag_});
-        recv(in, from);
-        sent.complete();
-    }
-
-    const int rank_;
-    const int size_;
-    const std::shared_ptr<GlooInbox> inbox_;
-    const int tag_;
-};
-
-/// Keeps the connections of a mesh open until all ranks have closed their meshes.
-class GlooShutdown final : public WatchdogTask {
-  public:
-    GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
-        : delays_end_(ProgramEnd::get().begin_shutdown(control->timeout())),
-          mesh_(std::move(mesh)),
-          control_(std::move(control)) {}
-
-    void look() noexcept override {
-        if (control_->is_over()) mesh_->wake();
-    }
-
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
-        return std::chrono::milliseconds(200);
-    }
-
-    void run() noexcept { mesh_->close_with_others(); }
-
-  private:
-    /// The end of the program waits for it. The first member, so that it is destroyed after the mesh.
-    const std::shared_ptr<void> delays_end_;
-    const std::shared_ptr<GlooMesh> mesh_;
-    const std::shared_ptr<ControlPlane> control_;
-};
-
-}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
 
@@ -139,7 +68,7 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
               [&] { posted = std::make_shared<detail::GlooMessage>(inbox_, message); });
     if (queues_->size() > kept_queues)
         std::erase_if(*queues_, [](const auto& entry) { return entry.second.idle(); });
-    return (*queues_)[{message.verb, message.peer, message.tag}].start(
+    return (*queues_)[std::tuple(message.verb, message.peer, message.tag)].start(
         [mesh, posted, verb = message.verb, control = options_.control] {
             int peer = any_rank;
             try {
@@ -150,17 +79,6 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
             }
             return verb == Verb::recv ? peer : -1;
         });
-}
-
-DPTK_INLINE void GlooTransport::run(const Collective& call, AllReduceAlgorithm algorithm) {
-    detail::GlooCollective messages(*this, inbox_, call);
-    if (size() == 1) return algorithms::over_messages(messages, call, algorithm);
-    // The other counts of an uneven call may differ between ranks.
-    const Buffer& shape = call.verb == Verb::all_gather_uneven ? call.output : call.shared_shape();
-    const bool is_empty = has_buffers(call.verb) && call.verb != Verb::all_to_all_uneven && shape.count == 0;
-    inbox_->mesh()->run(verb_name(call.verb), [&] {
-        algorithms::over_messages(messages, is_empty ? Collective{.verb = Verb::barrier} : call, algorithm);
-    });
 }
 
 DPTK_INLINE GlooTransport GlooTransport::duplicate() {
@@ -184,13 +102,16 @@ DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, st
 
 DPTK_INLINE void GlooTransport::leave() noexcept {
     if (!inbox_) return;
-    const std::shared_ptr<detail::GlooMesh>& mesh = inbox_->mesh();
     try {
-        mesh->begin_to_close();
-        if (mesh->has_ended()) return;
-        const auto shutdown = std::make_shared<detail::GlooShutdown>(mesh, options_.control);
-        detail::Watchdog::get().watch(shutdown);
-        detail::start_background_thread([shutdown] { shutdown->run(); }).detach();
+        inbox_->mesh()->begin_to_close();
+        const auto close =
+            [mesh = inbox_->mesh(), options = options_,
+             delays_end = detail::ProgramEnd::get().begin_shutdown(options_.control->timeout())]() mutable {
+                mesh->close_with_others(*options.store, options.name, *options.control);
+                mesh.reset();
+                options = {};  // before delays_end is destroyed
+            };
+        detail::start_background_thread(close).detach();
     } catch (const std::exception& error) {
         log(LogLevel::error, rank(), detail::text("while a process group closed: ", error.what()));
     }
