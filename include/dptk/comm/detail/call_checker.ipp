@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/control/health/wait_cycle.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
@@ -84,27 +85,18 @@ DPTK_INLINE bool WaitRecord::has_announced(const WaitRecord& other) const {
     return calls != announced.end() && calls->second >= other.number;
 }
 
-/// Returns a cycle in the wait-for graph that contains `first`: each rank waits for the next, and the last
-/// one for `first`. Returns an empty list if `first` is in no cycle.
-[[nodiscard]] DPTK_INLINE std::vector<int> find_wait_cycle(const WaitRecords& waiting, int first) {
-    std::vector<int> path = {first};
-    std::vector<int> visited;
-    const auto follow = [&](const auto& self) -> bool {
-        const WaitRecord& here = *waiting[static_cast<std::size_t>(path.back())];
-        for (const int other : here.ranks) {
-            const std::optional<WaitRecord>& there = waiting[static_cast<std::size_t>(other)];
-            if (!there || there->is_same_call(here) || there->has_announced(here)) continue;
-            if (other == first) return true;
-            if (detail::contains(visited, other)) continue;
-            visited.push_back(other);
-            path.push_back(other);
-            if (self(self)) return true;
-            path.pop_back();
-        }
-        return false;
-    };
-    if (waiting[static_cast<std::size_t>(first)] && follow(follow)) return path;
-    return {};
+/// Returns a cycle of ranks that wait for each other, or an empty list.
+[[nodiscard]] DPTK_INLINE std::vector<std::size_t> find_cycle_in(const WaitRecords& waiting) {
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 0; rank < waiting.size(); ++rank) {
+        if (waiting[rank]) ranks.push_back(rank);
+    }
+    return find_wait_cycle(std::move(ranks), [&](std::size_t rank, std::size_t other) {
+        const WaitRecord& here = *waiting[rank];
+        const WaitRecord& there = *waiting[other];
+        return detail::contains(here.ranks, static_cast<int>(other)) && !there.is_same_call(here) &&
+               !there.has_announced(here);
+    });
 }
 
 DPTK_INLINE CallChecker::CallChecker(std::shared_ptr<ControlPlane> control,
@@ -282,19 +274,19 @@ DPTK_INLINE WaitRecords CallChecker::read_waiting() {
 
 DPTK_INLINE void CallChecker::detect_deadlock() {
     const WaitRecords before = read_waiting();
-    const std::vector<int> cycle = find_wait_cycle(before, control_->rank());
+    const std::vector<std::size_t> cycle = find_cycle_in(before);
     if (cycle.empty()) return;
     const WaitRecords now = read_waiting();
     std::string waits;
-    for (const int rank : cycle) {
-        const auto i = static_cast<std::size_t>(rank);
-        const std::optional<WaitRecord>& place = now[i];
-        if (!place || place != before[i] || store_->find(key(*place, "verdict"))) return;
-        waits += text(waits.empty() ? "" : "; ", control_->label(rank), " calls ", place->call, " of group ",
-                      place->channel, " and waits for ranks ", list_text(place->ranks));
+    for (const std::size_t rank : cycle) {
+        const std::optional<WaitRecord>& place = now[rank];
+        if (!place || place != before[rank] || store_->find(key(*place, "verdict"))) return;
+        waits += text(waits.empty() ? "" : "; ", control_->label(static_cast<int>(rank)), " calls ",
+                      place->call, " of group ", place->channel, " and waits for ranks ",
+                      list_text(place->ranks));
     }
     const std::string verdict = "ranks wait for each other in different groups: " + waits;
-    for (const int rank : cycle) post_verdict(*now[static_cast<std::size_t>(rank)], verdict);
+    for (const std::size_t rank : cycle) post_verdict(*now[rank], verdict);
 }
 
 DPTK_INLINE void CallChecker::forget(std::uint64_t number) {

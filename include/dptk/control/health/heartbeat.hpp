@@ -84,7 +84,7 @@ class RankMonitor {
 
     /// Returns a message if ranks wait for each other: each of them in a call that the next one has not
     /// entered, and cannot enter while it waits.
-    [[nodiscard]] std::optional<FailureCause> find_circle() const;
+    [[nodiscard]] std::optional<FailureCause> find_cycle() const;
 
     /// Returns those of the ranks that agree with the fewest others: one that is alone against two.
     template <class Agree>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dptk/control/health/call_tracker.hpp"
+#include "dptk/control/health/wait_cycle.hpp"
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
@@ -31,7 +32,7 @@ DPTK_INLINE std::optional<FailureCause> RankMonitor::look(Store& store, clock::t
     if (difference_) return earlier;  // what the others would find is a consequence
     if (std::optional<FailureCause> stuck = find_stuck_rank()) return stuck;
     if (std::optional<FailureCause> mismatch = find_mismatch()) return mismatch;
-    return find_circle();
+    return find_cycle();
 }
 
 DPTK_INLINE const ChannelStatus* RankMonitor::Rank::awaited() const noexcept {
@@ -199,36 +200,25 @@ DPTK_INLINE bool RankMonitor::waits_for(const Rank& waiting, const Rank& other) 
     return has_called && !theirs->active && theirs->sequence < here->sequence;
 }
 
-DPTK_INLINE std::optional<FailureCause> RankMonitor::find_circle() const {
-    // Removes ranks that wait for no rank that is left over. What remains contains a circle.
-    std::vector<std::size_t> stuck;
+DPTK_INLINE std::optional<FailureCause> RankMonitor::find_cycle() const {
+    std::vector<std::size_t> waiting;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-        if (!ranks_[i].left && ranks_[i].beats_in_call > 0) stuck.push_back(i);
+        if (!ranks_[i].left && ranks_[i].beats_in_call > 0) waiting.push_back(i);
     }
-    const auto next = [&](std::size_t i) {
-        return detail::find_if(stuck, [&](std::size_t other) { return waits_for(ranks_[i], ranks_[other]); });
-    };
-    const auto waits_for_none = [&](std::size_t i) { return next(i) == stuck.end(); };
-    while (true) {
-        const auto some = detail::find_if(stuck, waits_for_none);
-        if (some == stuck.end()) break;
-        stuck.erase(some);
-    }
-    if (stuck.empty()) return std::nullopt;
-    std::size_t at = stuck[0];
-    for (std::size_t steps = 0; steps < stuck.size(); ++steps) at = *next(at);
-    std::vector<std::size_t> circle = {at};
-    for (std::size_t other = *next(at); other != at; other = *next(other)) circle.push_back(other);
-    std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
+    const std::vector<std::size_t> cycle = find_wait_cycle(
+        std::move(waiting),
+        [&](std::size_t rank, std::size_t other) { return waits_for(ranks_[rank], ranks_[other]); });
+    if (cycle.empty()) return std::nullopt;
     const auto same_group = [](const Rank& one, const Rank& other) {
         const ChannelStatus* const theirs = other.awaited();
         return !other.left && theirs != nullptr && theirs->name == one.awaited()->name;
     };
-    FailureCause out{"ranks wait for each other: ", minority(circle, same_group)};
-    for (const std::size_t rank : circle) {
+    FailureCause out{"ranks wait for each other: ", minority(cycle, same_group)};
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        const ChannelStatus& call = *ranks_[cycle[i]].awaited();
         out.text +=
-            text(rank == circle.front() ? "" : "; ", labels_[rank], " waits for ", labels_[*next(rank)],
-                 " in ", ranks_[rank].awaited()->call, " of group ", group_of(ranks_[rank].awaited()->name));
+            text(i == 0 ? "" : "; ", labels_[cycle[i]], " waits for ", labels_[cycle[(i + 1) % cycle.size()]],
+                 " in ", call.call, " of group ", group_of(call.name));
     }
     return out;
 }
