@@ -28,56 +28,44 @@ DPTK_INLINE std::optional<CallRequest> CallRequest::parse(std::string_view text)
     return is_valid ? std::optional(std::move(request)) : std::nullopt;
 }
 
-/// Compares the calls of all ranks on one channel.
-[[nodiscard]] DPTK_INLINE std::optional<CallDifference> find_difference_on(
-    std::string_view channel, std::span<const RankStatus* const> ranks) {
+DPTK_INLINE std::optional<CallDifference> find_difference(std::span<const RankStatus* const> ranks) {
     struct Known {
         std::uint32_t hash;
         std::size_t rank;
     };
-    std::map<std::uint64_t, Known> ended;  // by number
+    std::map<std::string_view, std::map<std::uint64_t, Known>> ended;  // by channel and number
     std::optional<CallDifference> found;
-    const auto compare = [&](std::size_t rank, const CallMark& mark) {
-        const auto known = ended.find(mark.number);
-        if (known == ended.end() || known->second.hash == mark.hash) return;
-        if (found && found->differ_at <= mark.number) return;
-        found = {std::string(channel), known->second.rank, rank, 0, mark.number};
+    const auto compare = [&](std::size_t rank, const ChannelStatus& channel, const CallMark& mark) {
+        const std::map<std::uint64_t, Known>& of_channel = ended[channel.name];
+        const auto known = of_channel.find(mark.number);
+        if (known == of_channel.end() || known->second.hash == mark.hash) return;
+        if (found && (found->channel != channel.name || found->differ_at <= mark.number)) return;
+        found = {channel.name, known->second.rank, rank, 0, mark.number};
     };
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        const ChannelStatus* const status = ranks[rank]->channel(channel);
-        if (status == nullptr) continue;
-        for (const CallMark& mark : status->marks) {
-            compare(rank, mark);
-            ended.try_emplace(mark.number, Known{mark.hash, rank});
+        for (const ChannelStatus& channel : ranks[rank]->channels) {
+            for (const CallMark& mark : channel.marks) {
+                compare(rank, channel, mark);
+                ended[channel.name].try_emplace(mark.number, Known{mark.hash, rank});
+            }
         }
     }
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        const ChannelStatus* const status = ranks[rank]->channel(channel);
-        if (status != nullptr && status->active_mark) compare(rank, *status->active_mark);
+        for (const ChannelStatus& channel : ranks[rank]->channels) {
+            if (channel.active_mark) compare(rank, channel, *channel.active_mark);
+        }
     }
     if (!found) return std::nullopt;
     if (found->other < found->one) std::swap(found->one, found->other);
-    const std::vector<CallMark>& of_other = ranks[found->other]->channel(channel)->marks;
-    for (const CallMark& mark : ranks[found->one]->channel(channel)->marks) {
-        const auto same = [&](const CallMark& theirs) {
+    const std::vector<CallMark>& of_other = ranks[found->other]->channel(found->channel)->marks;
+    for (const CallMark& mark : ranks[found->one]->channel(found->channel)->marks) {
+        const auto is_same = [&](const CallMark& theirs) {
             return theirs.number == mark.number && theirs.hash == mark.hash;
         };
-        if (mark.number < found->differ_at && detail::any_of(of_other, same))
+        if (mark.number < found->differ_at && detail::any_of(of_other, is_same))
             found->same_until = std::max(found->same_until, mark.number);
     }
     return found;
-}
-
-DPTK_INLINE std::optional<CallDifference> find_difference(std::span<const RankStatus* const> ranks) {
-    std::vector<std::string_view> compared;
-    for (const RankStatus* const rank : ranks) {
-        for (const ChannelStatus& channel : rank->channels) {
-            if (channel.marks.empty() || detail::contains(compared, std::string_view(channel.name))) continue;
-            compared.push_back(channel.name);
-            if (std::optional<CallDifference> found = find_difference_on(channel.name, ranks)) return found;
-        }
-    }
-    return std::nullopt;
 }
 
 DPTK_INLINE std::optional<std::pair<std::string, std::string>> differing_calls(
@@ -111,8 +99,7 @@ DPTK_INLINE std::vector<int> guilty_ranks(const CallDifference& difference,
     const auto agreeing_with = [&](std::size_t rank) {
         return detail::count_if(ranks, [&](const RankStatus* other) {
             const RankStatus* const both[] = {ranks[rank], other};
-            return other->channel(difference.channel) != nullptr &&
-                   !find_difference_on(difference.channel, both);
+            return other->channel(difference.channel) != nullptr && !find_difference(both);
         });
     };
     const std::ptrdiff_t with_one = agreeing_with(difference.one);

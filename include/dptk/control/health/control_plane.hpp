@@ -171,8 +171,9 @@ class ControlPlane final : public WatchdogTask,
 
     /// The number of closed channels that remain in the published status.
     static constexpr std::size_t remembered_channels = 64;
-    /// The number of calls of each channel in the published status.
+    /// The number of calls of each channel in the published status, and of closed channels with calls.
     static constexpr std::uint64_t published_calls = 8;
+    static constexpr std::size_t channels_with_calls = 4;
     /// How long this rank waits for a store that cannot be reached.
     static constexpr std::chrono::milliseconds store_timeout{1000};
     /// How long a call may take to return by itself after the job has failed.

@@ -68,6 +68,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker
             ended.is_closed = true;
             add_history(ended, *tracker, tracker->look());
             closed_.push_back(std::move(ended));
+            if (closed_.size() > channels_with_calls) closed_.rbegin()[channels_with_calls].calls.clear();
             if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
             if (!channels_.empty()) return;
             left_ = true;
