@@ -294,7 +294,7 @@ TEST_CASE("the end of a program waits until groups that were left have been dest
     std::thread other([&] { create_and_leave(1); });
     create_and_leave(0);
     other.join();
-    CHECK(dptk::detail::ProgramEnd::get().wait().in_time);
+    CHECK(dptk::detail::ProgramEnd::get().wait().well);
     CHECK(destroyed.load() == job.size);
 }
 

@@ -51,7 +51,7 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
         }
         // Called here because the rank exits without running destructors of static objects, which would wait.
         const ProgramEnd::Outcome outcome = ProgramEnd::get().wait();
-        if (!outcome.in_time) return failed(FailureKind::consequence, outcome.failure.c_str());
+        if (!outcome.well) return failed(FailureKind::consequence, outcome.failure.c_str());
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {

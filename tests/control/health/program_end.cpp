@@ -67,9 +67,33 @@ TEST_CASE("a rank that does not close its group in time is named") {
     job.store->set(dptk::detail::ControlPlane::left_key(0), "");
     job.store->set(dptk::detail::ControlPlane::left_key(1), "");
     const dptk::detail::ProgramEnd::Outcome outcome = dptk::detail::ProgramEnd::get().wait();
-    CHECK_FALSE(outcome.in_time);
+    CHECK_FALSE(outcome.well);
     CHECK(outcome.failure == "rank 2 has not closed its process group within 200 ms of this rank's exit");
 
     const std::shared_ptr<void> shutdown = dptk::detail::ProgramEnd::get().begin_shutdown(200ms);
-    CHECK_FALSE(dptk::detail::ProgramEnd::get().wait().in_time);
+    CHECK_FALSE(dptk::detail::ProgramEnd::get().wait().well);
+}
+
+TEST_CASE("a job whose ranks have not made the same calls does not end well") {
+    const auto status_after = [](std::uint32_t hash, const char* call) {
+        dptk::detail::ChannelStatus channel{"0", 1, false, 0ms, -1, ""};
+        channel.is_closed = true;
+        channel.marks = {{1, hash}};
+        channel.calls = {{1, call}};
+        return to_text(dptk::detail::RankStatus{0, {channel}});
+    };
+    for (const bool differ : {false, true}) {
+        const ServedJob job;
+        dptk::detail::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
+        job.store->set(dptk::detail::ControlPlane::left_key(0), status_after(1, "barrier #1"));
+        job.store->set(
+            dptk::detail::ControlPlane::left_key(1),
+            differ ? status_after(2, "broadcast(root 0, 8 x f32) #1") : status_after(1, "barrier #1"));
+        const dptk::detail::ProgramEnd::Outcome outcome = dptk::detail::ProgramEnd::get().wait();
+        CHECK(outcome.well == !differ);
+        CHECK(outcome.failure ==
+              (differ ? "calls differ between ranks: rank 0 calls barrier #1, and rank 1 calls "
+                        "broadcast(root 0, 8 x f32) #1"
+                      : ""));
+    }
 }

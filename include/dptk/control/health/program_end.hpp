@@ -27,8 +27,8 @@ class DPTK_EXPORT ProgramEnd {
         /// Why a job failed after this rank had left it, what was not complete at a timeout, or, on rank 0,
         /// which calls of the ranks have differed. Empty if none of this has happened.
         std::string failure;
-        /// Whether all waits ended before their timeouts.
-        bool in_time = true;
+        /// Whether all waits ended before their timeouts, and all ranks have made the same calls.
+        bool well = true;
     };
 
     [[nodiscard]] static ProgramEnd& get() {

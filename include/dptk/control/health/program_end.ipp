@@ -59,11 +59,13 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
             int next = 0;
             std::string failure;
             const bool in_time = wait_until(left(job.timeout), [&] { return is_over(job, next, failure); });
-            if (job.rank == 0 && in_time && failure.empty()) failure = differing_calls_of(job);
             if (outcome.failure.empty()) outcome.failure = failure;
             if (!in_time)
                 give_up(text("rank ", next, " has not closed its process group within ",
                              duration_text(job.timeout), " of this rank's exit"));
+            const bool all_left = in_time && failure.empty();
+            const std::string calls = job.rank == 0 && all_left ? differing_calls_of(job) : std::string();
+            if (!calls.empty()) give_up(calls);
             await_readers(job);
         }
         {
@@ -116,7 +118,7 @@ DPTK_INLINE void ProgramEnd::await_readers() noexcept {
 
 DPTK_INLINE ProgramEnd::AtProgramEnd::~AtProgramEnd() {
     const Outcome outcome = end.wait();
-    if (outcome.in_time) return;
+    if (outcome.well) return;
     log(LogLevel::error, -1, "ends the process: " + outcome.failure);
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);  // exit() is already running, and must not be called again
