@@ -1,8 +1,9 @@
-// docs/errors.md: what happens over MPI if the calls of the ranks differ.
-//   test_mpi_disagreements list VERB         prints how calls of this verb can differ, and what the table
-//   says test_mpi_disagreements VERB WAY AFTER    makes such calls, and ends ("end"), makes barriers
-//   ("barriers"),
-//                                            or makes steps for half a minute ("steps")
+// docs/errors.md: what happens over MPI if the calls of the ranks differ. The arguments are one of:
+//
+// - list VERB: prints how calls of this verb can differ, and what the table says
+// - VERB WAY AFTER: makes such calls, and then ends ("end"), makes barriers ("barriers"), or makes steps for
+//   half a minute ("steps")
+// - started: starts an all_reduce with different counts, and waits for it
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "support/disagreements.hpp"
 
@@ -26,6 +27,13 @@ namespace {
     return name;
 }
 
+void start_differing_calls() {
+    dptk::ProcessGroup group = dptk::init_process_group();
+    std::vector<float> data(group.rank() == group.size() - 1 ? 4 : 8);
+    group.all_reduce_async(data).wait();
+    group.barrier();
+}
+
 void go_on(dptk::ProcessGroup& group, std::string_view after) {
     using namespace std::chrono_literals;
     if (after == "barriers") {
@@ -47,6 +55,10 @@ int main(int argc, char** argv) {
     doctest::Context context;
     context.setAsDefaultForAssertsOutOfTestCases();
     const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (arguments.at(0) == "started") {
+        start_differing_calls();
+        return 0;
+    }
     const bool lists = arguments.at(0) == "list";
     for (const test::DisagreementCell& cell : test::disagreement_cells("MPI")) {
         if (dptk::verb_name(cell.verb) != arguments.at(lists ? 1 : 0)) continue;

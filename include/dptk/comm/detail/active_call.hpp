@@ -94,10 +94,6 @@ class TrackedWork final : public WorkState {
 
     void finish();
 
-    /// If the operation has ended in an error of a library, which may be a consequence of calls that differ,
-    /// waits until the job has failed for another cause.
-    void await_first_cause();
-
     /// Returns whether the job has failed. If so, the operation is abandoned, and its error is the job's.
     [[nodiscard]] bool given_up();
 

@@ -35,7 +35,6 @@ DPTK_INLINE bool TrackedWork::wait(std::chrono::nanoseconds timeout) {
     }
     if (!deadline_) deadline_.emplace(timeout_);
     const bool ended = work_->wait(timeout);
-    if (ended) await_first_cause();
     tracker_->end();
     if (ended) {
         report_error();
@@ -56,7 +55,7 @@ DPTK_INLINE bool TrackedWork::ended() {
 DPTK_INLINE std::exception_ptr TrackedWork::error() {
     report_error();
     const std::exception_ptr error = work_->error();
-    return given_up_ ? given_up_ : error;
+    return error ? error : given_up_;
 }
 
 DPTK_INLINE std::exception_ptr TrackedWork::unreported_error() {
@@ -74,19 +73,6 @@ DPTK_INLINE void TrackedWork::report_error() {
         if (!failure.agreed()) control_->job_state()->fail(cause_of(failure, rank));
     } catch (const std::exception& failure) {
         control_->job_state()->fail(text("rank ", rank, ": ", failure.what()));
-    }
-}
-
-DPTK_INLINE void TrackedWork::await_first_cause() {
-    const std::exception_ptr error = work_->unreported_error();
-    if (!error) return;
-    try {
-        std::rethrow_exception(error);
-    } catch (const BackendError&) {
-        if (control_->job_state()->wait_until_failed(first_cause_timeout<BackendError>))
-            static_cast<void>(given_up());
-    } catch (...) {
-        return;  // report_error() reports it
     }
 }
 

@@ -35,12 +35,18 @@ int transfer(T& transport, const Message& message) {
 }
 
 /// Calls `operation`, in which transport T may wait for other ranks. If T has no control plane of its own, a
-/// PeerLostError is replaced by the first cause, which other ranks have reported to the control plane. So is
-/// an error of a T that a failure of the job does not interrupt, such as MPI.
+/// PeerLostError is replaced by the first cause, which other ranks have reported to the control plane. An
+/// error of a T that a failure of the job does not interrupt, such as MPI, is replaced if rank 0 finds the
+/// cause.
 template <Transport T, class Operation>
 [[gnu::always_inline]] inline decltype(auto) in_transport(const ChannelJob& job, Operation&& operation) {
     if constexpr (HasControl<T> && !Interruptible<T>) {
-        return with_first_cause<BackendError>(*job.control->job_state(), operation);
+        try {
+            return operation();
+        } catch (const BackendError&) {
+            job.control->throw_verdict();
+            throw;
+        }
     } else {
         JobState& job_state = *job.control->job_state();
         const CallWaits waits(job_state);

@@ -71,7 +71,7 @@ struct GlooMeshOptions {
     std::shared_ptr<gloo::transport::Device> device;
     std::string address;  ///< The numeric address at which the device listens.
     std::shared_ptr<Store> store;
-    std::string name;  ///< The prefix of the keys in the store, unique among the meshes that use it.
+    std::string name;  ///< The prefix of the keys in the store, never used for another mesh.
     /// Timeout until all ranks have published their info. From then on, the ranks must be connected within
     /// this time, and within about a minute.
     std::chrono::milliseconds timeout;
@@ -122,8 +122,8 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     /// Records that this rank makes no more calls.
     void begin_to_close() noexcept { closing_ = true; }
 
-    /// Blocks until all ranks are about to close their connections, or the job is over. Closing early would
-    /// discard data that is still being sent to another rank.
+    /// Blocks until all ranks are about to close their connections, one has closed them, or the job is over.
+    /// Closing early would discard data that is still being sent to another rank.
     void close_with_others(Store& store, const std::string& name, const ControlPlane& control) noexcept;
 
     /// Ends all waits. If Gloo detects an error, Gloo's own thread may call this with a mutex of Gloo locked,
@@ -183,6 +183,7 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     std::unique_ptr<gloo::transport::UnboundBuffer> from_any_rank_;
     std::thread watch_;
     std::atomic<bool> closing_ = false;
+    std::atomic<bool> has_lost_connection_ = false;
 };
 
 /// Memory from which Gloo sends, or to which it receives. All functions throw gloo::IoException if the

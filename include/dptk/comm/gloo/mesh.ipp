@@ -84,24 +84,20 @@ DPTK_INLINE void GlooMesh::close_with_others(Store& job_store, const std::string
                                              const ControlPlane& control) noexcept {
     try {
         const std::shared_ptr<Store> store = job_store.clone();
-        const std::vector<std::string> keys = keys_of(name, "closing");
-        store->set(keys[static_cast<std::size_t>(rank_)], "");
-        const auto all_close = [&] {
+        const std::string count = text(name, "/closing");
+        const std::string closed = text(name, "/closed");
+        if (store->add(count, 1) == size_) store->set(closed, "");
+        while (!store->find(closed)) {
+            if (has_lost_connection_ || control.is_over()) return;
             try {
-                store->wait(keys, gloo_store_slice);
-                return true;
-            } catch (const TimeoutError&) {
-                return false;
+                static_cast<void>(store->get(closed, gloo_store_slice));
+            } catch (const TimeoutError&) {  // looks at the connections and the job, and continues
             }
-        };
-        while (!all_close()) {
-            if (control.is_over()) return;
         }
-        const std::string count = text(name, "/closed");
-        if (store->add(count, 1) != size_) return;
-        for (const std::string_view phase : {"connected", "closing"})
-            for (const std::string& key : keys_of(name, phase)) store->erase(key);
+        if (store->add(count, 1) != 2 * size_) return;
+        for (const std::string& key : keys_of(name, "connected")) store->erase(key);
         store->erase(count);
+        store->erase(closed);
     } catch (const std::exception&) {
         // Rank 0 has ended, and its store with it.
     }
@@ -242,6 +238,7 @@ DPTK_INLINE void GlooMesh::watch_connections() {
         try {
             from_any_rank_->waitRecv(longest_wait);
         } catch (const std::exception& error) {
+            has_lost_connection_ = true;
             if (!closing_) end(without_source_line(error.what()));
         }
     });

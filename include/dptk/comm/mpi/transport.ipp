@@ -216,6 +216,7 @@ DPTK_INLINE bool MpiTransport::progress() {
 
 DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Collective& call) {
     auto work = std::make_shared<detail::MpiWork>();
+    work->control = control_;
     const auto request = [&] { return &work->requests.emplace_back(MPI_REQUEST_NULL); };
     const auto start_broadcast = [&](const Buffer& data, int root) {
         in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {

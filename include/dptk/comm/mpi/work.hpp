@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/mpi/environment.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -34,6 +36,9 @@ class MpiWork final : public WorkState {
     /// For a recv, this rank and the size of its buffer, for error texts; -1 and 0 otherwise.
     int receiver = -1;
     std::size_t expected_bytes = 0;
+
+    /// For a collective: an error is replaced by that of rank 0 if the ranks' calls differ. Null otherwise.
+    std::shared_ptr<ControlPlane> control = nullptr;
 
     /// Waits for one request after the other: Open MPI 4.1's MPI_Waitall does not return if a request has
     /// failed before the call.

@@ -38,9 +38,15 @@ DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
         end();
         if (const auto action = std::exchange(finish, {})) action(last_);
     } catch (const Error& error) {
+        std::exception_ptr cause = std::current_exception();
+        try {
+            if (control) control->throw_verdict();
+        } catch (const Error&) {
+            cause = std::current_exception();
+        }
         const MpiEnvironment& environment = MpiEnvironment::get();
         environment.job_state()->fail(text("rank ", environment.rank(), ": ", error.what()));
-        error_.set(std::current_exception());
+        error_.set(std::move(cause));
         waited_for_ = requests.size();
         end();
     }

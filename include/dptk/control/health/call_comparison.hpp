@@ -1,4 +1,4 @@
-/// Compares the calls that ranks have made, by the marks of their histories in what they publish.
+/// Compares the calls that ranks have made. Uses the marks in their published statuses.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,10 @@ struct CallRequest {
     [[nodiscard]] static std::optional<CallRequest> parse(std::string_view text);
 };
 
-/// Compares the calls of all ranks. Returns the earliest difference. Calls that are active on all ranks are
-/// not compared: they may still throw an agreed error.
+/// Compares the calls of all ranks. Returns the earliest difference on the first channel that has one. Calls
+/// that are active on all ranks are not compared, since they may still throw an agreed error. Neither are
+/// channels whose name is not unique, as those of communicators that the program creates over copies of a
+/// transport.
 [[nodiscard]] std::optional<CallDifference> find_difference(std::span<const RankStatus* const> ranks);
 
 /// Returns the first call of each rank that differs from that of the other one; nullopt if the lists do not

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/parse.hpp"
@@ -35,10 +36,18 @@ DPTK_INLINE std::optional<CallDifference> find_difference(std::span<const RankSt
     };
     std::map<std::string_view, std::map<std::uint64_t, Known>> ended;  // by channel and number
     std::optional<CallDifference> found;
+    std::set<std::string_view> repeated;
+    for (const RankStatus* const rank : ranks) {
+        std::set<std::string_view> names;
+        for (const ChannelStatus& channel : rank->channels) {
+            if (!names.insert(channel.name).second) repeated.insert(channel.name);
+        }
+    }
     const auto compare = [&](std::size_t rank, const ChannelStatus& channel, const CallMark& mark) {
         const std::map<std::uint64_t, Known>& of_channel = ended[channel.name];
         const auto known = of_channel.find(mark.number);
         if (known == of_channel.end() || known->second.hash == mark.hash) return;
+        if (repeated.contains(channel.name)) return;
         if (found && (found->channel != channel.name || found->differ_at <= mark.number)) return;
         found = {channel.name, known->second.rank, rank, 0, mark.number};
     };

@@ -125,6 +125,11 @@ class ControlPlane final : public WatchdogTask,
     /// Whether the ranks' heartbeats compare the calls that they have made.
     [[nodiscard]] bool compares_calls() const noexcept { return options_.has_heartbeat; }
 
+    /// Called when a library has failed in a collective, which may be a consequence of calls that differ.
+    /// Blocks until rank 0 has found the cause of the job's failure, for at most verdict_timeout, and throws
+    /// it. Returns if it is not found, or if the ranks' calls are not compared.
+    void throw_verdict() const;
+
     /// Returns this rank's calls on a channel with numbers in (after, until], as far as its history keeps
     /// them.
     [[nodiscard]] std::vector<NumberedCall> calls(std::string_view channel, std::uint64_t after,
@@ -176,6 +181,8 @@ class ControlPlane final : public WatchdogTask,
     static constexpr std::size_t channels_with_calls = 4;
     /// How long this rank waits for a store that cannot be reached.
     static constexpr std::chrono::milliseconds store_timeout{1000};
+    /// Rank 0 finds calls that differ within four heartbeats.
+    static constexpr std::chrono::milliseconds verdict_timeout{6000};
     /// How long a call may take to return by itself after the job has failed.
     static constexpr std::chrono::milliseconds grace{1000};
 

@@ -107,6 +107,12 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     return out;
 }
 
+DPTK_INLINE void ControlPlane::throw_verdict() const {
+    if (!compares_calls() || size() == 1) return;
+    const bool has_failed = job_state_->wait_until_failed(verdict_timeout);
+    if (has_failed && job_state_->kind() == Failure::remote) job_state_->check();
+}
+
 DPTK_INLINE std::vector<NumberedCall> ControlPlane::calls(std::string_view channel, std::uint64_t after,
                                                           std::uint64_t until) {
     const std::lock_guard lock(mutex_);

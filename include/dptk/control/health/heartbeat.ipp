@@ -261,10 +261,11 @@ class Heartbeat {
             if (plane->job_state()->failed()) return false;
             const std::string status = to_text(plane->status(++beats_));
             store_->set(ControlPlane::status_key(rank_), status);
-            // By the plane's own client, which is idle for long: if its connection is reset, it must
-            // reconnect soon.
-            if (const std::optional<std::string> request = plane->store()->find(CallRequest::key))
-                reply(*plane, CallRequest::parse(*request).value_or(CallRequest{}));
+            // Asked through the plane's own client, which is idle otherwise: it must notice soon that its
+            // connection was reset.
+            const std::optional<std::string> asked = plane->store()->find(CallRequest::key);
+            const auto request = asked ? CallRequest::parse(*asked) : std::nullopt;
+            if (request) reply(*plane, *request);
         } else if (!monitor_ || monitor_->all_have_left()) {
             return false;
         }

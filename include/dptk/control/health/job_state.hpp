@@ -91,23 +91,16 @@ class JobState : public std::enable_shared_from_this<JobState> {
 /// Returns an error that this rank alone has thrown as a cause. Blames the other end of a message, too.
 [[nodiscard]] FailureCause cause_of(const Error& error, int rank);
 
-/// How long a rank whose call has failed waits for the first cause.
-template <class ErrorType>
-inline constexpr std::chrono::seconds first_cause_timeout{2};
-/// Rank 0 finds calls that differ within four heartbeats.
-template <>
-inline constexpr std::chrono::seconds first_cause_timeout<BackendError>{4};
-
-/// Runs a function that depends on other ranks, or on a store that ends with the rank that serves it. An
-/// error of type ErrorType is replaced by the first cause of the job's failure if that cause is known soon:
-/// the loss of a rank is often only a consequence of an earlier failure, and an error of MPI a consequence of
-/// calls that differ.
-template <class ErrorType = PeerLostError, class Function>
+/// Runs a function that depends on other ranks, or on a store that ends with the rank that serves it. Since
+/// the loss of a rank is often only a consequence of an earlier failure, a PeerLostError of the function is
+/// replaced by the first cause of the job's failure if that cause is known within 2 s.
+template <class Function>
 decltype(auto) with_first_cause(const JobState& job_state, Function&& function) {
     try {
         return function();
-    } catch (const ErrorType&) {
-        static_cast<void>(job_state.wait_until_failed(first_cause_timeout<ErrorType>));
+    } catch (const PeerLostError&) {
+        constexpr std::chrono::seconds soon{2};
+        static_cast<void>(job_state.wait_until_failed(soon));
         job_state.check();
         throw;
     }
