@@ -3,11 +3,13 @@
 #include <dptk/control/health/call_comparison.hpp>
 #include <dptk/control/health/call_history.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 using dptk::detail::CallHistory;
@@ -170,4 +172,25 @@ TEST_CASE("a history keeps the most recent calls") {
     CHECK_FALSE(rank.history->call(0));
     CHECK(rank.history->call(11)->first == 2);
     CHECK_FALSE(rank.history->call(rank.words.size() + 1));
+}
+
+TEST_CASE("a history can be read while calls are added") {
+    constexpr std::uint64_t calls = 200'000;
+    CallHistory history;
+    std::atomic<std::uint64_t> last = 0;
+    std::jthread writer([&] {
+        for (std::uint64_t number = 1; number <= calls; ++number) {
+            history.add(number, {number, ~number});
+            last.store(number, std::memory_order_release);
+        }
+    });
+    int torn = 0;
+    while (last < calls) {
+        const std::uint64_t number = last.load(std::memory_order_acquire);
+        for (const dptk::detail::CallMark& mark : history.marks(number)) torn += mark.number > number ? 1 : 0;
+        if (const auto call = history.call(number))
+            torn += call->first != number || call->second != ~number ? 1 : 0;
+    }
+    CHECK(torn == 0);
+    CHECK(history.call(calls));
 }
