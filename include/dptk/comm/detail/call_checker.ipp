@@ -281,9 +281,9 @@ DPTK_INLINE void CallChecker::detect_deadlock() {
     for (const std::size_t rank : cycle) {
         const std::optional<WaitRecord>& place = now[rank];
         if (!place || place != before[rank] || store_->find(key(*place, "verdict"))) return;
-        waits += text(waits.empty() ? "" : "; ", control_->label(static_cast<int>(rank)), " calls ",
-                      place->call, " of group ", place->channel, " and waits for ranks ",
-                      list_text(place->ranks));
+        waits +=
+            text(waits.empty() ? "" : "; ", control_->label(static_cast<int>(rank)), " calls ", place->call,
+                 " of group ", place->channel, " and waits for ranks ", list_text(place->ranks));
     }
     const std::string verdict = "ranks wait for each other in different groups: " + waits;
     for (const std::size_t rank : cycle) post_verdict(*now[rank], verdict);
