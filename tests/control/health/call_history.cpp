@@ -149,21 +149,6 @@ TEST_CASE("calls that differ and end in an agreed error leave no trace") {
     }
 }
 
-TEST_CASE("the rank that is alone is to blame") {
-    std::vector<Rank> ranks(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-        ranks[i].call(1, 4);
-        ranks[i].call(i == 1 ? 2 : 3);
-        ranks[i].call(1, 2);
-    }
-    const std::vector<dptk::detail::RankStatus> statuses{ranks[0].status(), ranks[1].status(),
-                                                         ranks[2].status()};
-    const std::vector<const dptk::detail::RankStatus*> each{&statuses[0], &statuses[1], &statuses[2]};
-    const auto found = dptk::detail::find_difference(each);
-    REQUIRE(found);
-    CHECK(dptk::detail::guilty_ranks(*found, each) == std::vector{1});
-}
-
 TEST_CASE("a history keeps the most recent calls") {
     Rank rank;
     rank.call(1, 10);

@@ -316,3 +316,18 @@ TEST_CASE("calls that differed long ago are named after the ranks have been aske
     }
     CHECK(job.blamed == std::vector{1});
 }
+
+TEST_CASE("of ranks whose calls differ, the one that is alone is to blame") {
+    for (const int odd : {0, 1, 2}) {
+        Job job;
+        for (int rank = 0; rank < 3; ++rank) {
+            dptk::detail::ChannelStatus channel{"0", 7, false, 0ms, -1, "barrier #7"};
+            channel.marks = {{7, rank == odd ? 1U : 2U}, {4, 3}};
+            for (std::uint64_t number = 5; number <= 7; ++number)
+                channel.calls.push_back({number, rank == odd && number == 5 ? "barrier #5" : "call"});
+            job.beat(rank, channel);
+        }
+        CHECK(job.look());
+        CHECK(job.blamed == std::vector{odd});
+    }
+}

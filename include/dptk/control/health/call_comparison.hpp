@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/health/rank_status.hpp"
 #include "dptk/core/config.hpp"
 
@@ -62,11 +61,6 @@ struct CallRequest {
 [[nodiscard]] std::string describe(const CallDifference& difference,
                                    const std::optional<std::pair<std::string, std::string>>& calls,
                                    std::span<const std::string> labels);
-
-/// Returns those of two ranks whose calls differ that agree with the fewest other ranks: one that is alone
-/// against two.
-[[nodiscard]] std::vector<int> guilty_ranks(const CallDifference& difference,
-                                            std::span<const RankStatus* const> ranks);
 
 }  // namespace DPTK_NAMESPACE::detail
 

@@ -103,20 +103,4 @@ DPTK_INLINE std::string describe(const CallDifference& difference,
                 difference.same_until, " and until #", difference.differ_at);
 }
 
-DPTK_INLINE std::vector<int> guilty_ranks(const CallDifference& difference,
-                                          std::span<const RankStatus* const> ranks) {
-    const auto agreeing_with = [&](std::size_t rank) {
-        return detail::count_if(ranks, [&](const RankStatus* other) {
-            const RankStatus* const both[] = {ranks[rank], other};
-            return other->channel(difference.channel) != nullptr && !find_difference(both);
-        });
-    };
-    const std::ptrdiff_t with_one = agreeing_with(difference.one);
-    const std::ptrdiff_t with_other = agreeing_with(difference.other);
-    std::vector<int> out;
-    if (with_one <= with_other) out.push_back(static_cast<int>(difference.one));
-    if (with_other <= with_one) out.push_back(static_cast<int>(difference.other));
-    return out;
-}
-
 }  // namespace DPTK_NAMESPACE::detail

@@ -177,7 +177,12 @@ DPTK_INLINE std::optional<FailureCause> RankMonitor::find_earlier_mismatch(Store
         if (looks_for_calls_ == 1) store.set(CallRequest::key, request.to_text());
         return std::nullopt;
     }
-    return FailureCause{describe(*difference_, calls, labels_), guilty_ranks(*difference_, statuses)};
+    const auto same_calls = [&](const Rank& one, const Rank& other) {
+        const RankStatus* const both[] = {&one.status, &other.status};
+        return other.status.channel(difference_->channel) != nullptr && !find_difference(both);
+    };
+    return FailureCause{describe(*difference_, calls, labels_),
+                        minority({difference_->one, difference_->other}, same_calls)};
 }
 
 DPTK_INLINE std::vector<NumberedCall> RankMonitor::calls_of(Store& store, std::size_t rank) const {
