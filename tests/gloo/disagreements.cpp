@@ -24,12 +24,12 @@ TEST_CASE(
         std::vector<std::jthread> threads;
         for (int rank = 0; rank < ranks; ++rank) {
             threads.emplace_back([&, rank] {
-                dptk::GlooOptions options = job.options(rank);
-                options.control = dptk::detail::join_control_plane(
+                const auto control = dptk::detail::join_control_plane(
                     {.rank = rank, .size = ranks, .store = job.store, .timeout = 30s},
                     std::make_shared<dptk::detail::JobState>(), 200ms);
                 const std::string message = test::message_of<dptk::PeerLostError>([&] {
-                    dptk::ProcessGroup group = dptk::BasicCommunicator(dptk::GlooTransport(options));
+                    dptk::ProcessGroup group =
+                        dptk::BasicCommunicator(dptk::detail::GlooFactory::make(job.options(rank), control));
                     test::make_differing_calls(group, cell.verb, cell.kind);
                     group.barrier();
                 });

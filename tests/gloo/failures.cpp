@@ -109,7 +109,7 @@ TEST_CASE("a failure of the job ends every call that waits, with its cause, and 
             const auto begin = std::chrono::steady_clock::now();
             for (int rank = 0; rank < ranks; ++rank) {
                 threads.emplace_back([&, rank] {
-                    GlooTransport transport(job.options(rank));
+                    GlooTransport transport = job.connect(rank);
                     if (rank == 1) {
                         while (waiting < ranks - 1) std::this_thread::sleep_for(1ms);
                         std::this_thread::sleep_for(20ms);
@@ -138,7 +138,7 @@ TEST_CASE("missing ranks are named at the timeout") {
     for (const int rank : {0, 2}) {
         threads.emplace_back([&, rank] {
             const std::string message =
-                test::message_of<dptk::TimeoutError>([&] { GlooTransport transport(job.options(rank)); });
+                test::message_of<dptk::TimeoutError>([&] { GlooTransport transport = job.connect(rank); });
             CHECK(contains(message, "timed out after 300 ms, missing ranks 1, 3 of 4"));
             CHECK(contains(message, dptk::detail::text("rank ", rank)));
         });
@@ -151,7 +151,7 @@ TEST_CASE("a failure of the job ends the wait for missing ranks") {
         std::this_thread::sleep_for(50ms);
         job.job_state->fail("rank 1 has not even started");
     });
-    CHECK(contains(test::message_of<dptk::PeerLostError>([&] { GlooTransport transport(job.options(0)); }),
+    CHECK(contains(test::message_of<dptk::PeerLostError>([&] { GlooTransport transport = job.connect(0); }),
                    "rank 1 has not even started"));
 }
 
@@ -165,8 +165,7 @@ TEST_CASE("a rank that publishes its address, and then does not answer, ends con
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         const std::string endpoint(bytes.begin(), bytes.end());
         // The endpoint for rank 0, and one for rank 1 itself, which is not used.
-        const dptk::detail::GlooPeerInfo info{"here", "127.0.0.1", endpoint + endpoint};
-        job.store->set("gloo/address/1", info.to_value());
+        job.store->set("gloo/address/1", endpoint + endpoint);
         std::jthread failing([&] {
             std::this_thread::sleep_for(300ms);
             if (job_fails) job.job_state->fail("rank 1 stands still");
@@ -174,7 +173,7 @@ TEST_CASE("a rank that publishes its address, and then does not answer, ends con
         const auto begin = std::chrono::steady_clock::now();
         std::string message;
         try {
-            GlooTransport transport(job.options(0));
+            GlooTransport transport = job.connect(0);
         } catch (const dptk::Error& error) {
             message = error.what();
         }
@@ -193,28 +192,27 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         endpoint.assign(bytes.begin(), bytes.end());
     }
-    const dptk::detail::GlooPeerInfo info{"elsewhere", "127.0.0.1", endpoint + endpoint};
-    job.store->set("gloo/address/1", info.to_value());
+    job.store->set("gloo/address/1", endpoint + endpoint);
     std::string message;
     try {
-        GlooTransport transport(job.options(0));
+        GlooTransport transport = job.connect(0);
     } catch (const dptk::Error& error) {
         message = error.what();
     }
-    CHECK(contains(message, "cannot connect to rank 1 (elsewhere, listening at 127.0.0.1)"));
-    CHECK(contains(message, "to the network interface between these hosts"));
+    CHECK(contains(message, "cannot connect to rank 1 at 127.0.0.1:"));
+    CHECK(contains(message, "if this rank is on another host, set DPTK_SOCKET_IFNAME"));
 }
 
 TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank") {
     const test::Job job{.size = 2};
     std::jthread sender([&] {
-        GlooTransport transport(job.options(1));
+        GlooTransport transport = job.connect(1);
         std::vector<float> data(5);
         CHECK(
             contains(test::message_of<dptk::PeerLostError>([&] { transport.send(test::buffer(data), 0, 2); }),
                      "another size"));
     });
-    GlooTransport transport(job.options(0));
+    GlooTransport transport = job.connect(0);
     std::vector<float> data(3);
     CHECK(test::message_of<dptk::MismatchError>([&] { transport.recv(test::buffer(data), 1, 2); }) ==
           "rank 1 sends 20 bytes to rank 0, which expects 12 bytes");
@@ -226,7 +224,7 @@ TEST_CASE("a rank that has left does not disturb ranks that continue without it,
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 3; ++rank) {
         threads.emplace_back([&, rank] {
-            GlooTransport transport(job.options(rank));
+            GlooTransport transport = job.connect(rank);
             if (rank == 1) std::this_thread::sleep_for(300ms);
             std::vector<float> data(1'000'000, static_cast<float>(rank));
             test::broadcast(transport, test::buffer(data), 2);
@@ -283,13 +281,12 @@ TEST_CASE("the end of a program waits until groups that were left have been dest
     };
     const test::Job job{.size = 2};
     const auto create_and_leave = [&job](int rank) {
-        dptk::GlooOptions options = job.options(rank);
-        options.control = dptk::detail::ControlPlane::make(
+        const auto control = dptk::detail::ControlPlane::make(
             {.rank = rank,
              .size = job.size,
              .last_resort = [part = std::make_shared<SlowToDestroy>()](const std::string&) {}},
             job.job_state);
-        GlooTransport(std::move(options)).leave();
+        dptk::detail::GlooFactory::make(job.options(rank), control).leave();
     };
     std::thread other([&] { create_and_leave(1); });
     create_and_leave(0);
@@ -369,16 +366,6 @@ struct ProcessJob {
     }
 };
 
-[[nodiscard]] GlooTransport connect(int rank, int size, std::shared_ptr<dptk::Store> store,
-                                    std::shared_ptr<dptk::detail::JobState> job_state) {
-    return GlooTransport({.rank = rank,
-                          .size = size,
-                          .store = std::move(store),
-                          .interface = "127.0.0.1",
-                          .timeout = 60s,
-                          .job_state = std::move(job_state)});
-}
-
 [[nodiscard]] int integer_of(const char* variable) {
     const char* value = std::getenv(variable);
     return value == nullptr ? 0 : std::atoi(value);
@@ -432,8 +419,7 @@ TEST_CASE("a rank in a process of its own" * doctest::skip()) {
     const auto store = dptk::TcpStore::connect(
         {"127.0.0.1", static_cast<std::uint16_t>(integer_of("DPTK_TEST_PORT"))}, {.timeout = 60s});
     const int rank = integer_of("DPTK_TEST_RANK");
-    GlooTransport transport =
-        connect(rank, integer_of("DPTK_TEST_SIZE"), store, std::make_shared<dptk::detail::JobState>());
+    GlooTransport transport = test::Job{.size = integer_of("DPTK_TEST_SIZE"), .store = store}.connect(rank);
     const Call call = transfers()[static_cast<std::size_t>(integer_of("DPTK_TEST_CALL"))];
     test::barrier(transport);
     const int signal = role.starts_with("killed") ? SIGKILL : SIGSTOP;
@@ -459,15 +445,15 @@ enum class Knows { nobody, the_control_plane };
     const test::Alarm alarm(120);
     ::setenv("DPTK_TEST_CALL", std::to_string(call).c_str(), 1);
     ::setenv("DPTK_TEST_DELAY", std::to_string(delay).c_str(), 1);
-    const auto job_state = std::make_shared<dptk::detail::JobState>();
-    const ProcessJob job(3, role);
-    GlooTransport transport = connect(0, 3, job.server.local(), job_state);
+    const ProcessJob processes(3, role);
+    const test::Job job{.size = 3, .store = processes.server.local()};
+    GlooTransport transport = job.connect(0);
     const Call transfer = transfers()[static_cast<std::size_t>(call)];
     test::barrier(transport);
     std::jthread failing([&] {
         if (knows == Knows::nobody) return;
         std::this_thread::sleep_for(1s);
-        job_state->fail("rank 1 is lost");
+        job.job_state->fail("rank 1 is lost");
     });
     const std::string message = test::message_of<dptk::PeerLostError>([&] {
         while (true) transfer.make(transport);

@@ -33,12 +33,14 @@ struct Job {
     std::chrono::milliseconds timeout = 60s;
 
     [[nodiscard]] dptk::GlooOptions options(int rank) const {
-        return {.rank = rank,
-                .size = size,
-                .store = store,
-                .interface = "127.0.0.1",
-                .timeout = timeout,
-                .job_state = job_state};
+        return {.rank = rank, .size = size, .store = store, .interface = "127.0.0.1", .timeout = timeout};
+    }
+
+    /// Creates the transport of a rank whose calls end if the job fails.
+    [[nodiscard]] dptk::GlooTransport connect(int rank) const {
+        return dptk::detail::GlooFactory::make(
+            options(rank),
+            dptk::detail::ControlPlane::make({.rank = rank, .size = size, .timeout = timeout}, job_state));
     }
 };
 
@@ -70,7 +72,7 @@ void on_ranks(const Job& job, Fn&& fn) {
     for (int rank = 0; rank < job.size; ++rank) {
         threads.emplace_back([&, rank] {
             try {
-                dptk::GlooTransport transport(job.options(rank));
+                dptk::GlooTransport transport = job.connect(rank);
                 fn(transport);
                 transport.leave();
             } catch (const std::exception& error) {

@@ -152,8 +152,7 @@ TEST_CASE("a communicator over Gloo works in the background and closes in any or
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < job.size; ++rank) {
         threads.emplace_back([&, rank] {
-            auto main =
-                std::make_unique<dptk::BasicCommunicator<GlooTransport>>(GlooTransport(job.options(rank)));
+            auto main = std::make_unique<dptk::BasicCommunicator<GlooTransport>>(job.connect(rank));
             auto other = std::make_unique<dptk::BasicCommunicator<GlooTransport>>(main->duplicate());
             std::vector<float> data(10'000, 1.0F);
             auto work = other->all_reduce_async(data);
@@ -177,7 +176,6 @@ TEST_CASE("one rank needs no store and makes no connections") {
     copy.leave();
     alone.leave();
     CHECK(data[0] == 3.0);
-    CHECK(alone.address().empty());
     CHECK(!test::message_of<dptk::ArgumentError>([&] { alone.send(test::buffer(data), 0, 0); }).empty());
 }
 

@@ -21,11 +21,10 @@ int start(const Words&) {
         dptk::detail::GlooMesh::connect({.rank = group.rank(),
                                          .size = group.size(),
                                          .device = dptk::detail::make_gloo_device("127.0.0.1"),
-                                         .address = "127.0.0.1",
                                          .store = control->store()->clone(),
                                          .name = "mistake",
                                          .timeout = std::chrono::seconds(30),
-                                         .job_state = control->job_state()});
+                                         .control = control});
     constexpr std::uint64_t slot = 7;
     std::array<char, 8> data{};
     dptk::detail::GlooBuffer buffer(mesh, data.data(), group.rank() == 0 ? 8 : 4);

@@ -4,11 +4,11 @@
 
 #include <memory>
 
+#include "dptk/comm/communicator.hpp"
 #include "dptk/comm/gloo/transport.hpp"
 #include "dptk/comm/init.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
-#include "dptk/comm/shm.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -25,12 +25,12 @@ namespace detail {
 /// uses Gloo only if it asks for this backend.
 [[nodiscard]] Fit gloo_fit(const JobRequest& request);
 
-[[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& asked);
+[[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& request);
 
 [[nodiscard]] std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request);
 
 inline const bool gloo_is_registered =
-    register_transport({"gloo", gloo_fit, create_gloo_group, create_gloo_subgroup});
+    register_transport({GlooFactory::name, gloo_fit, create_gloo_group, create_gloo_subgroup});
 
 }  // namespace detail
 

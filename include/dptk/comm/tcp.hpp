@@ -23,12 +23,12 @@ namespace detail {
 /// has started the ranks. TCP does not fit a rendezvous by MPI.
 [[nodiscard]] Fit tcp_fit(const JobRequest& request);
 
-[[nodiscard]] ProcessGroup create_tcp_group(const JobRequest& asked);
+[[nodiscard]] ProcessGroup create_tcp_group(const JobRequest& request);
 
 [[nodiscard]] std::unique_ptr<Channel> create_tcp_subgroup(const SubgroupRequest& request);
 
 inline const bool tcp_is_registered =
-    register_transport({"tcp", tcp_fit, create_tcp_group, create_tcp_subgroup});
+    register_transport({TcpFactory::name, tcp_fit, create_tcp_group, create_tcp_subgroup});
 
 }  // namespace detail
 

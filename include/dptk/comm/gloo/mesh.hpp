@@ -8,6 +8,7 @@
 #include <gloo/transport/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <string_view>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "dptk/comm/gloo/library.hpp"
@@ -48,34 +50,22 @@ class BrokenPipeIgnored {
     sigset_t before_;
 };
 
-/// Creates a Gloo device that listens at `address`. Starts a thread. Throws Gloo's exceptions.
+/// Creates a Gloo device that listens at the numeric `address`. Starts a thread. Throws Gloo's exceptions.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address);
 
 /// Removes the source location from "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer".
 [[nodiscard]] std::string_view without_source_line(std::string_view message);
 
-/// What a rank publishes before the ranks connect.
-struct GlooPeerInfo {
-    std::string host;
-    std::string address;    ///< Numeric, for error texts.
-    std::string endpoints;  ///< The binary address of this rank's pair for each rank, of the same size each.
-
-    [[nodiscard]] std::string to_value() const;
-
-    [[nodiscard]] static GlooPeerInfo from_value(std::string_view value);
-};
-
 struct GlooMeshOptions {
     int rank = 0;
     int size = 1;
     std::shared_ptr<gloo::transport::Device> device;
-    std::string address;  ///< The numeric address at which the device listens.
     std::shared_ptr<Store> store;
     std::string name;  ///< The prefix of the keys in the store, never used for another mesh.
-    /// Timeout until all ranks have published their info. From then on, the ranks must be connected within
-    /// this time, and within about a minute.
+    /// Timeout until all ranks have published their addresses. From then on, the ranks must be connected
+    /// within this time, and within about a minute.
     std::chrono::milliseconds timeout;
-    std::shared_ptr<JobState> job_state;
+    std::shared_ptr<ControlPlane> control;  ///< If the job fails, all waits end.
 };
 
 class GlooMesh final : public FailureListener, public std::enable_shared_from_this<GlooMesh> {
@@ -83,37 +73,39 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     /// Connects to all other ranks. Collective; blocks. Throws TimeoutError, which names the ranks that are
     /// missing or cannot be reached, and PeerLostError if the job fails meanwhile or a connection is
     /// refused.
-    [[nodiscard]] static std::shared_ptr<GlooMesh> connect(const GlooMeshOptions& options);
+    [[nodiscard]] static std::shared_ptr<GlooMesh> connect(GlooMeshOptions options);
 
     GlooMesh(const GlooMesh&) = delete;
     GlooMesh& operator=(const GlooMesh&) = delete;
 
     DPTK_INLINE ~GlooMesh() override;
 
-    [[nodiscard]] int rank() const noexcept { return rank_; }
-    [[nodiscard]] int size() const noexcept { return size_; }
+    [[nodiscard]] int rank() const noexcept { return options_.rank; }
+    [[nodiscard]] int size() const noexcept { return options_.size; }
 
-    /// Runs an operation that calls Gloo. If Gloo throws, closes all connections and throws one of dptk's
-    /// errors, with the job's first cause if that cause becomes known soon. If the connections are already
-    /// closed, throws without running the operation.
+    /// Runs an operation that calls Gloo, unless the connections are closed. If Gloo throws, closes all
+    /// connections and throws one of dptk's errors, with the job's first cause if it becomes known soon.
     template <class Operation>
     void run(std::string_view what, Operation&& operation) {
-        if (ended_) throw_ended(what);
         const BrokenPipeIgnored ignored;
-        try {
-            with_first_cause(*job_state_, operation);
-        } catch (const Error&) {
-            throw;
-        } catch (const std::bad_alloc&) {
-            end("out of memory");
-            throw;
-        } catch (const gloo::IoException& error) {
-            end(without_source_line(error.what()));
-            throw_ended(what);
-        } catch (const std::exception& error) {
-            end(without_source_line(error.what()));
-            throw BackendError(text("rank ", rank_, ": ", what, ": Gloo failed: ", error.what()));
-        }
+        with_first_cause(*options_.control->job_state(), [&] {
+            try {
+                check();
+                operation();
+            } catch (const Error&) {
+                throw;
+            } catch (const std::bad_alloc&) {
+                end("out of memory");
+                throw;
+            } catch (const gloo::IoException& error) {
+                end(error.what());
+                throw PeerLostError(
+                    text("rank ", rank(), ": ", what, ": ", without_source_line(error.what())));
+            } catch (const std::exception& error) {
+                end(error.what());
+                throw BackendError(text("rank ", rank(), ": ", what, ": Gloo failed: ", error.what()));
+            }
+        });
     }
 
     /// Throws gloo::IoException if the connections are closed.
@@ -124,7 +116,7 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
 
     /// Blocks until all ranks are about to close their connections, one has closed them, or the job is over.
     /// Closing early would discard data that is still being sent to another rank.
-    void close_with_others(Store& store, const std::string& name, const ControlPlane& control) noexcept;
+    void close_with_others() noexcept;
 
     /// Ends all waits. If Gloo detects an error, Gloo's own thread may call this with a mutex of Gloo locked,
     /// and end() would deadlock on it. So end() runs on another thread, and the caller waits at most 1 s.
@@ -133,31 +125,22 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
   private:
     friend class GlooBuffer;
 
-    /// How long to wait for the job's first cause after a lost connection.
-    static constexpr std::chrono::milliseconds cause_delay{2000};
+    explicit GlooMesh(GlooMeshOptions options) : options_(std::move(options)) {}
 
-    explicit GlooMesh(const GlooMeshOptions& options)
-        : rank_(options.rank), size_(options.size), job_state_(options.job_state) {}
+    void connect_all();
 
-    /// Throws the error of an operation whose connections are closed: the job's first cause, which names the
-    /// lost rank, if that cause is known within `cause_delay` of the closing; otherwise PeerLostError with
-    /// this mesh's own cause.
-    [[noreturn]] void throw_ended(std::string_view what) const;
+    /// Connects to a rank whose addresses for all ranks are `endpoints`.
+    void connect_to(int other, const std::string& endpoints, const Deadline& deadline) const;
 
-    void connect_all(const GlooMeshOptions& options);
-
-    void connect_to(const GlooPeerInfo& peer, int other, const GlooPeerInfo& own, const Deadline& deadline,
-                    std::chrono::milliseconds timeout) const;
-
-    /// Waits until this host has a route to `address`, as it has not while a network interface is down. A
+    /// Waits until this host has a route to the address, as it has not while a network interface is down. A
     /// Gloo pair that has failed to connect cannot be used again.
-    void await_route(const std::string& address, const Deadline& deadline) const;
+    void await_route(const sockaddr_storage& address, const Deadline& deadline) const;
 
-    /// Creates the pairs and returns their addresses, in rank order.
+    /// Creates the pairs and returns their binary addresses, in rank order, of the same size each.
     [[nodiscard]] std::string create_pairs() const;
 
     /// The keys of all ranks for one phase of the mesh's life: "gloo/address/3".
-    [[nodiscard]] std::vector<std::string> keys_of(const std::string& name, std::string_view phase) const;
+    [[nodiscard]] std::vector<std::string> keys_of(std::string_view phase) const;
 
     /// Sets this rank's key, and blocks until all ranks have set theirs. Throws TimeoutError, which names the
     /// missing ranks.
@@ -171,14 +154,11 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     /// Ends all waits and closes all connections. Keeps the cause of the first call.
     void end(std::string_view cause) noexcept;
 
-    const int rank_;
-    const int size_;
-    const std::shared_ptr<JobState> job_state_;
+    const GlooMeshOptions options_;
     std::shared_ptr<gloo::transport::Context> pairs_;
     mutable std::mutex mutex_;
     std::atomic<bool> ended_ = false;
     std::string cause_;
-    std::chrono::steady_clock::time_point ended_at_;
     std::unordered_set<gloo::transport::UnboundBuffer*> buffers_;  // those of the living GlooBuffers
     std::unique_ptr<gloo::transport::UnboundBuffer> from_any_rank_;
     std::thread watch_;
@@ -198,15 +178,16 @@ class GlooBuffer {
     void send(int to, std::uint64_t slot);
     void receive(std::vector<int> from, std::uint64_t slot);
 
-    void await_sent(std::chrono::milliseconds timeout = longest_wait);
+    void await_sent();
 
     /// Returns the sender.
-    int await_received(std::chrono::milliseconds timeout = longest_wait);
+    int await_received();
 
     /// Ends the wait for a message.
     void stop_receiving() { buffer_->abortWaitRecv(); }
 
   private:
+    /// Throws if a wait was ended: Gloo then returns from it as if it were complete.
     void check(bool completed) const;
 
     std::shared_ptr<GlooMesh> mesh_;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
@@ -18,12 +18,31 @@
 #include "dptk/comm/gloo/messages.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/control_plane.hpp"
-#include "dptk/control/health/job_state.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
+
+class GlooTransport;
+struct GlooOptions;
+
+namespace detail {
+
+/// Creates the transports of a job that has a control plane.
+struct GlooFactory {
+    using Options = GlooOptions;
+
+    static constexpr std::string_view name = "gloo";
+
+    /// `address` is where other hosts reach this one; empty if unknown, or if there are none. `job_ranks` is
+    /// not used.
+    [[nodiscard]] static GlooTransport make(GlooOptions options, std::shared_ptr<ControlPlane> control,
+                                            const std::string& address = {},
+                                            const std::vector<int>& job_ranks = {});
+};
+
+}  // namespace detail
 
 /// Options of GlooTransport: this rank, and how it connects to the others.
 struct GlooOptions {
@@ -41,11 +60,6 @@ struct GlooOptions {
     /// Timeout for each of two phases of connecting: until all ranks have published their addresses, and then
     /// until all ranks are connected.
     std::chrono::milliseconds timeout = default_timeout;
-    /// The control plane of the job. If the job fails, this transport's waits end. If null, a control plane
-    /// that only has timeouts is created for `job_state`.
-    std::shared_ptr<detail::ControlPlane> control = nullptr;
-    /// The state that reports that the job has failed. Only used if `control` is null.
-    std::shared_ptr<detail::JobState> job_state = nullptr;
     /// The host of each rank, by rank. If empty, each rank counts as the only rank on its host.
     std::vector<std::string> hosts = {};
 };
@@ -59,17 +73,14 @@ class GlooTransport {
     /// Connects to all other ranks. Collective; blocks. Throws ArgumentError for invalid options,
     /// TimeoutError with the ranks that are missing or cannot be reached, PeerLostError if the job fails
     /// meanwhile or a connection is refused, and BackendError if Gloo cannot listen.
-    explicit GlooTransport(GlooOptions options);
+    explicit GlooTransport(GlooOptions options) : GlooTransport(std::move(options), nullptr, nullptr) {}
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
     [[nodiscard]] int size() const noexcept { return options_.size; }
     [[nodiscard]] int local_rank() const;
     [[nodiscard]] int local_size() const;
-    [[nodiscard]] std::string_view backend() const noexcept { return "gloo"; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
-
-    /// The numeric address at which this rank listens. Empty if there is only one rank.
-    [[nodiscard]] const std::string& address() const noexcept { return address_; }
+    [[nodiscard]] std::string_view backend() const noexcept { return detail::GlooFactory::name; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
 
     /// Sends a message. Blocks. Like all message calls, throws ArgumentError if the peer is not another rank.
     void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
@@ -100,24 +111,25 @@ class GlooTransport {
     void leave() noexcept;
 
   private:
+    friend struct detail::GlooFactory;
+
     /// By verb, peer and tag. Messages to, or from, the same rank with the same tag end in the order in which
     /// they were started, so one thread waits for them: Gloo only offers blocking waits.
     using Queues = std::map<std::tuple<Verb, int, int>, detail::WorkQueue>;
 
-    GlooTransport(GlooOptions options, std::string address, std::shared_ptr<gloo::transport::Device> device);
-
-    [[nodiscard]] static GlooOptions checked(GlooOptions options);
-
-    void connect();
+    /// Connects a job's ranks. Without a control plane, creates one that only has timeouts; without a device,
+    /// listens.
+    GlooTransport(GlooOptions options, std::shared_ptr<detail::ControlPlane> control,
+                  std::shared_ptr<gloo::transport::Device> device);
 
     void check_peer(int peer) const;
 
     int complete(const Message& message);
 
     GlooOptions options_;
-    std::string address_;
+    std::shared_ptr<detail::ControlPlane> control_;
     std::shared_ptr<gloo::transport::Device> device_;
-    std::shared_ptr<detail::GlooInbox> inbox_;
+    std::shared_ptr<detail::GlooInbox> inbox_;  // null if there is only one rank
     std::unique_ptr<Queues> queues_ = std::make_unique<Queues>();
     int duplicates_ = 0;
 };

@@ -15,21 +15,54 @@
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE GlooTransport GlooFactory::make(GlooOptions options, std::shared_ptr<ControlPlane> control,
+                                            const std::string& address,
+                                            const std::vector<int>& /*job_ranks*/) {
+    if (options.interface.empty()) options.interface = address;
+    return {std::move(options), std::move(control), nullptr};
+}
+
+/// Returns a device that listens where the options say.
+[[nodiscard]] DPTK_INLINE std::shared_ptr<gloo::transport::Device> listen(const GlooOptions& options) {
+    const std::vector<std::string>& hosts = options.hosts;
+    const bool on_one_host = !hosts.empty() && detail::count(hosts, hosts[0]) == std::ssize(hosts);
+    const bool is_local = on_one_host && options.interface.empty();
+    const std::string address = is_local ? loopback_address() : choose_address(options.interface);
+    try {
+        return make_gloo_device(address);
+    } catch (const std::exception& error) {
+        throw BackendError(text("rank ", options.rank, ": Gloo cannot listen at ", address, " of ",
+                                host_name(), ": ", error.what()));
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options) : options_(checked(std::move(options))) {
+DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options, std::shared_ptr<detail::ControlPlane> control,
+                                         std::shared_ptr<gloo::transport::Device> device)
+    : options_(std::move(options)), control_(std::move(control)), device_(std::move(device)) {
+    if (size() < 1 || rank() < 0 || rank() >= size())
+        throw ArgumentError(
+            detail::text("Gloo: invalid rank ", rank(), " of ", size(), ": expected 0 to size - 1"));
+    if (!control_)
+        control_ = detail::ControlPlane::make({.rank = rank(), .size = size(), .timeout = options_.timeout},
+                                              std::make_shared<detail::JobState>());
     if (size() == 1) return;
-    const std::vector<std::string>& hosts = options_.hosts;
-    const bool on_one_host = !hosts.empty() && detail::count(hosts, hosts[0]) == std::ssize(hosts);
-    const bool is_local = on_one_host && options_.interface.empty();
-    address_ = is_local ? detail::loopback_address() : detail::choose_address(options_.interface);
-    try {
-        device_ = detail::make_gloo_device(address_);
-    } catch (const std::exception& error) {
-        throw BackendError(detail::text("rank ", rank(), ": Gloo cannot listen at ", address_, " of ",
-                                        detail::host_name(), ": ", error.what()));
-    }
-    connect();
+    if (!options_.store)
+        throw ArgumentError(
+            detail::text("rank ", rank(), ": Gloo needs a store (GlooOptions::store) to connect ranks"));
+    if (!device_) device_ = detail::listen(options_);
+    inbox_ = std::make_shared<detail::GlooInbox>(detail::GlooMesh::connect({.rank = rank(),
+                                                                            .size = size(),
+                                                                            .device = device_,
+                                                                            .store = options_.store,
+                                                                            .name = options_.name,
+                                                                            .timeout = options_.timeout,
+                                                                            .control = control_}));
 }
 
 DPTK_INLINE int GlooTransport::local_rank() const {
@@ -69,7 +102,7 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
     if (queues_->size() > kept_queues)
         std::erase_if(*queues_, [](const auto& entry) { return entry.second.idle(); });
     return (*queues_)[std::tuple(message.verb, message.peer, message.tag)].start(
-        [mesh, posted, verb = message.verb, control = options_.control] {
+        [mesh, posted, verb = message.verb, control = control_] {
             int peer = any_rank;
             try {
                 mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
@@ -84,7 +117,7 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
 DPTK_INLINE GlooTransport GlooTransport::duplicate() {
     GlooOptions options = options_;
     options.name += detail::text('.', duplicates_++);
-    return GlooTransport(std::move(options), address_, device_);
+    return {std::move(options), control_, device_};
 }
 
 DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, std::string_view name) {
@@ -97,60 +130,22 @@ DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, st
         if (!options_.hosts.empty())
             options.hosts.push_back(options_.hosts[static_cast<std::size_t>(member)]);
     }
-    return GlooTransport(std::move(options), address_, device_);
+    return {std::move(options), control_, device_};
 }
 
 DPTK_INLINE void GlooTransport::leave() noexcept {
     if (!inbox_) return;
     try {
         inbox_->mesh()->begin_to_close();
-        const auto close =
-            [mesh = inbox_->mesh(), options = options_,
-             delays_end = detail::ProgramEnd::get().begin_shutdown(options_.control->timeout())]() mutable {
-                mesh->close_with_others(*options.store, options.name, *options.control);
-                mesh.reset();
-                options = {};  // before delays_end is destroyed
-            };
+        const auto close = [mesh = inbox_->mesh(), delays_end = detail::ProgramEnd::get().begin_shutdown(
+                                                       control_->timeout())]() mutable {
+            mesh->close_with_others();
+            mesh.reset();  // before delays_end is destroyed
+        };
         detail::start_background_thread(close).detach();
     } catch (const std::exception& error) {
         log(LogLevel::error, rank(), detail::text("while a process group closed: ", error.what()));
     }
-}
-
-DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options, std::string address,
-                                         std::shared_ptr<gloo::transport::Device> device)
-    : options_(std::move(options)), address_(std::move(address)), device_(std::move(device)) {
-    if (size() > 1) connect();
-}
-
-DPTK_INLINE GlooOptions GlooTransport::checked(GlooOptions options) {
-    if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-        throw ArgumentError(detail::text("Gloo: invalid rank ", options.rank, " of ", options.size,
-                                         ": expected 0 to size - 1"));
-    }
-    if (options.size > 1 && !options.store) {
-        throw ArgumentError(detail::text("rank ", options.rank,
-                                         ": Gloo needs a store (GlooOptions::store) to connect ranks"));
-    }
-    if (!options.control) {
-        if (!options.job_state) options.job_state = std::make_shared<detail::JobState>();
-        options.control = detail::ControlPlane::make(
-            {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.job_state);
-    }
-    options.job_state = options.control->job_state();
-    return options;
-}
-
-DPTK_INLINE void GlooTransport::connect() {
-    inbox_ =
-        std::make_shared<detail::GlooInbox>(detail::GlooMesh::connect({.rank = rank(),
-                                                                       .size = size(),
-                                                                       .device = device_,
-                                                                       .address = address_,
-                                                                       .store = options_.store,
-                                                                       .name = options_.name,
-                                                                       .timeout = options_.timeout,
-                                                                       .job_state = options_.job_state}));
 }
 
 DPTK_INLINE void GlooTransport::check_peer(int peer) const {

@@ -32,6 +32,10 @@ struct TcpSend;
 
 /// Creates the transports of a job that has a control plane.
 struct TcpFactory {
+    using Options = TcpOptions;
+
+    static constexpr std::string_view name = "tcp";
+
     /// `address` is where other hosts reach this one; empty if unknown. `job_ranks` are the numbers of the
     /// ranks in the job; empty if they are all of its ranks.
     [[nodiscard]] static TcpTransport make(const TcpOptions& options, std::shared_ptr<ControlPlane> control,
@@ -75,7 +79,7 @@ class TcpTransport {
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] int local_rank() const;
     [[nodiscard]] int local_size() const;
-    [[nodiscard]] std::string_view backend() const noexcept { return "tcp"; }
+    [[nodiscard]] std::string_view backend() const noexcept { return detail::TcpFactory::name; }
 
     /// Sends a message. Blocks. Like all message calls, throws ArgumentError if the peer is not another rank,
     /// and PeerLostError if the peer is lost or has left.
