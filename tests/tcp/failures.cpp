@@ -6,12 +6,19 @@
 #include <dptk/control/store/tcp_store_server.hpp>
 #include <dptk/core/detail/fnv1a.hpp>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <sstream>
 #include <utility>
@@ -392,6 +399,53 @@ TEST_CASE("a rank that has no descriptor for a connection throws at once, and sa
     const test::NoMoreFiles none;
     CHECK(test::message_of<dptk::BackendError>([&] { transport.send(test::buffer(one), 1, 0); }) ==
           "rank 0: cannot connect to rank 1: Too many open files: raise the limit (ulimit -n)");
+}
+
+namespace {
+
+/// Makes accept4() fail with ENOBUFS in the calling thread, for the rest of its life. Returns whether the
+/// system permits that.
+[[nodiscard]] bool let_accept_fail() {
+    std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept4, 0, 1),
+                                       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOBUFS),
+                                       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+    const sock_fprog program{filter.size(), filter.data()};
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+[[nodiscard]] std::chrono::nanoseconds processor_time_of_thread() {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
+
+TEST_CASE("a rank for whose connections the system has no memory waits without spinning, and tries again") {
+    const test::Alarm alarm(60);
+    const test::Job job{.size = 3};
+    TcpTransport transport(job.options(0));
+    TcpTransport from(job.options(1));
+    std::vector<int> data(1);
+    dptk::Work work(transport.start(dptk::Message{dptk::Verb::recv, test::buffer(data), 1, 0}));
+    const std::jthread sender([&] {
+        std::this_thread::sleep_for(100ms);  // the thread below waits for the sockets by then
+        std::vector<int> sent{5};
+        TcpTransport(job.options(2)).send(test::buffer(sent), 0, 0);  // until rank 0 has accepted rank 2
+        from.send(test::buffer(sent), 0, 0);
+    });
+    std::thread([&] {
+        if (!let_accept_fail()) {
+            MESSAGE("skipped: this system permits no seccomp filters");
+            return;
+        }
+        CHECK(!work.wait(600ms));
+        CHECK(processor_time_of_thread() < 300ms);
+    }).join();
+    work.wait();
+    CHECK(data[0] == 5);
 }
 
 TEST_CASE("a rank that accepts connections and does not reply ends connecting at the timeout") {
