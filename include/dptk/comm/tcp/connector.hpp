@@ -64,7 +64,9 @@ class TcpConnector {
     void connect(int rank, const TcpAddresses& addresses);
 
     /// Whether advance() must be called now and then.
-    [[nodiscard]] bool has_pending() const noexcept { return !attempts_.empty() || !guests_.empty(); }
+    [[nodiscard]] bool has_pending() const noexcept {
+        return !attempts_.empty() || !guests_.empty() || pauses_accepting_;
+    }
 
     void handle(TcpEvent event);
 
@@ -92,6 +94,8 @@ class TcpConnector {
     };
 
     void accept_all();
+    void pause_accepting();
+    void resume_accepting();
     void advance_guest(std::uint32_t number);
     void advance_attempt(int rank);
     void fail_attempt(int rank, Attempt& attempt);
@@ -105,6 +109,8 @@ class TcpConnector {
     TcpIdentity self_;
     Socket listener_;
     std::uint16_t port_ = 0;
+    bool pauses_accepting_ = false;
+    Clock::time_point accept_after_{};
     std::map<int, Attempt> attempts_;  // by rank
     std::map<std::uint32_t, TcpPending> guests_;
     std::uint32_t next_guest_ = 0;

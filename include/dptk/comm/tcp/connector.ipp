@@ -56,6 +56,7 @@ DPTK_INLINE void TcpConnector::handle(TcpEvent event) {
 }
 
 DPTK_INLINE void TcpConnector::advance() {
+    resume_accepting();
     std::vector<int> ranks;
     for (const auto& [rank, attempt] : attempts_) ranks.push_back(rank);
     for (const int rank : ranks) advance_attempt(rank);
@@ -85,6 +86,7 @@ DPTK_INLINE void TcpConnector::accept_all() {
     while (true) {
         const int number = ::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (number < 0) {
+            if (errno == ENOBUFS || errno == ENOMEM) return pause_accepting();
             if (errno != EMFILE && errno != ENFILE) return;
             throw BackendError(
                 text("rank ", self_.rank, ": cannot accept a connection: ", errno_text(errno)));
@@ -95,6 +97,19 @@ DPTK_INLINE void TcpConnector::accept_all() {
         const auto most = std::max(most_guests, 2 * static_cast<std::size_t>(self_.size));
         if (guests_.size() > most) erase_guest(guests_.begin());
     }
+}
+
+DPTK_INLINE void TcpConnector::pause_accepting() {
+    constexpr std::chrono::milliseconds pause{100};
+    events_.change(listener_.number(), 0, {TcpEvent::Kind::listener});
+    accept_after_ = Clock::now() + pause;
+    pauses_accepting_ = true;
+}
+
+DPTK_INLINE void TcpConnector::resume_accepting() {
+    if (!pauses_accepting_ || Clock::now() < accept_after_) return;
+    events_.change(listener_.number(), EPOLLIN, {TcpEvent::Kind::listener});
+    pauses_accepting_ = false;
 }
 
 DPTK_INLINE void TcpConnector::advance_guest(std::uint32_t number) {
