@@ -7,6 +7,7 @@
 #include "dptk/comm/tcp/connector.ipp"
 #include "dptk/comm/tcp/events.ipp"
 #include "dptk/comm/tcp/farewell.ipp"
+#include "dptk/comm/tcp/group.ipp"
 #include "dptk/comm/tcp/handshake.ipp"
 #include "dptk/comm/tcp/header.ipp"
 #include "dptk/comm/tcp/mesh.ipp"

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +27,7 @@
 #include "dptk/comm/tcp/connection.hpp"
 #include "dptk/comm/tcp/connector.hpp"
 #include "dptk/comm/tcp/events.hpp"
+#include "dptk/comm/tcp/group.hpp"
 #include "dptk/comm/tcp/operation.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/job_state.hpp"
@@ -110,24 +110,6 @@ class TcpMesh {
     /// How long a wait lasts before this rank connects to the ranks for which it waits.
     static constexpr std::chrono::milliseconds reach_interval{100};
 
-    /// A message that has arrived, or whose request has arrived, before a receive was posted.
-    struct Arrived {
-        int from = 0;
-        TcpHeader header = {};
-        std::unique_ptr<std::byte[]> data = nullptr;
-    };
-
-    /// A group that this rank, or only another rank, has opened.
-    struct Group {
-        std::vector<int> ranks = {};
-        std::vector<TcpReceive*> wanted = {};  // in the order of posting
-        std::list<Arrived> arrived = {};       // in the order of arrival
-        std::set<int> left = {};               // the ranks that have closed the group
-        TcpHeader call = {};                   // the last collective that this rank has begun
-        std::vector<int> names = {};           // the numbers of its ranks in errors
-        bool is_closed = false;
-    };
-
     struct Peer final : TcpReader {
         Peer(TcpMesh& of_mesh, int of_rank) : mesh(of_mesh), rank(of_rank) {}
 
@@ -145,7 +127,7 @@ class TcpMesh {
         std::size_t credit = early_credit;
         std::size_t consumed = 0;         // bytes of early messages that are not in the peer's credit yet
         TcpReceive* receiving = nullptr;  // whose data is arriving
-        Arrived* storing = nullptr;       // whose data is arriving
+        TcpGroup::Arrived* storing = nullptr;  // whose data is arriving
     };
 
     [[nodiscard]] Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
@@ -165,35 +147,30 @@ class TcpMesh {
 
     // All functions below require that the caller holds the lock.
 
+    /// Returns the group, which this rank may not have opened yet.
+    [[nodiscard]] TcpGroup& group(GroupId id);
+
     // Messages
     template <class Message>
     void post(Message& message);
     void deliver(TcpSend& message);
     void deliver(TcpReceive& message);
     void send(Peer& to, TcpSend& message);
-    [[nodiscard]] bool take_arrived(Group& group, TcpReceive& message);
+    [[nodiscard]] bool take_arrived(TcpGroup& group, TcpReceive& message);
     void grant(Peer& to, const TcpHeader& request, TcpReceive& message);
     void return_credit(Peer& to, const TcpHeader& message);
-    [[nodiscard]] static bool fits(const TcpReceive& message, int from, const TcpHeader& header) noexcept;
-    [[nodiscard]] std::exception_ptr mismatch(int from, const TcpHeader& found,
-                                              const TcpReceive& message) const;
-    [[nodiscard]] std::exception_ptr differing_calls(int other, const TcpHeader& theirs,
-                                                     const TcpHeader& own) const;
-    /// Returns the number in errors of the rank with this number in the job.
-    [[nodiscard]] int rank_in(GroupId id, int number) const;
     [[nodiscard]] std::byte* begin_data(Peer& from, const TcpHeader& header);
     [[nodiscard]] std::byte* begin_message(Peer& from, const TcpHeader& header);
     void end_data(Peer& from, const TcpHeader& header);
     /// Asks the ranks for whose messages collectives wait.
     void ask();
     void receive_question(Peer& from, const TcpHeader& question);
-    void receive_answer(Peer& from, const TcpHeader& answer);
     void receive_leave(Peer& from, GroupId group);
     void receive_goodbye(Peer& from);
 
     /// Completes the messages of the group to and from ranks that have left it.
-    void fail_lost(Group& group, GroupId id);
-    [[nodiscard]] bool is_lost(const Group& group, int rank);
+    void fail_lost(TcpGroup& group, GroupId id);
+    [[nodiscard]] bool is_lost(const TcpGroup& group, int rank);
     [[nodiscard]] std::exception_ptr lost(int rank) const;
 
     /// Throws the error of a complete message.
@@ -208,8 +185,6 @@ class TcpMesh {
     /// Connects to these ranks. Without a connection, this rank would not notice that they have left. Uses
     /// the store, without the lock. Returns whether it is connected to all of them that have not left.
     bool reach(std::unique_lock<std::mutex>& lock, const std::set<int>& ranks);
-    /// Adds the rank from which a receive waits for a message of the group; for `any_rank` all of its ranks.
-    void add_awaited(std::set<int>& ranks, const Group& group, int from) const;
     /// Returns the ranks for whose messages receives wait.
     [[nodiscard]] std::set<int> awaited() const;
     void refuse(Peer& by, const std::string& problem);
@@ -248,7 +223,7 @@ class TcpMesh {
     Clock::time_point asked_at_{};   // when ask() was last called, or considered
     Clock::time_point probed_at_{};  // when find() has last connected to the ranks of which it knew nothing
     std::vector<std::unique_ptr<Peer>> peers_;
-    std::map<GroupId, Group> groups_;
+    std::map<GroupId, TcpGroup> groups_;
     std::map<std::uint64_t, TcpSend*> requested_;                   // by id, until granted
     std::map<std::pair<int, std::uint64_t>, TcpReceive*> granted_;  // by peer and id, until the data comes
     std::uint64_t next_request_ = 0;

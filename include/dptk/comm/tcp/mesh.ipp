@@ -146,24 +146,28 @@ DPTK_INLINE void TcpMesh::set_addresses(int rank, std::string_view published) {
 
 DPTK_INLINE void TcpMesh::open_group(GroupId id, std::vector<int> ranks) {
     const std::lock_guard lock(mutex_);
-    groups_[id].ranks = std::move(ranks);
+    group(id).ranks = std::move(ranks);
+}
+
+DPTK_INLINE TcpGroup& TcpMesh::group(GroupId id) {
+    return groups_.try_emplace(id, options_.rank).first->second;
 }
 
 DPTK_INLINE void TcpMesh::begin_call(const TcpHeader& call, std::span<const int> names) {
     const std::lock_guard lock(mutex_);
-    Group& group = groups_[call.group];
-    group.call = call;
-    group.names.assign(names.begin(), names.end());
+    TcpGroup& in = group(call.group);
+    in.call = call;
+    in.names.assign(names.begin(), names.end());
 }
 
 DPTK_INLINE void TcpMesh::close_group(GroupId id) noexcept {
     const std::lock_guard lock(mutex_);
     const auto entry = groups_.find(id);
     if (entry == groups_.end() || entry->second.is_closed) return;
-    Group& group = entry->second;
+    TcpGroup& group = entry->second;
     group.is_closed = true;
     try {
-        for (const Arrived& arrived : group.arrived) {
+        for (const TcpGroup::Arrived& arrived : group.arrived) {
             Peer& from = peer(arrived.from);
             if (from.storing == &arrived) {
                 from.storing = nullptr;
@@ -254,7 +258,7 @@ void TcpMesh::post(Message& message) {
 
 DPTK_INLINE void TcpMesh::deliver(TcpSend& message) {
     Peer& to = peer(message.peer);
-    if (is_lost(groups_[message.header.group], message.peer)) return message.complete(lost(message.peer));
+    if (is_lost(group(message.header.group), message.peer)) return message.complete(lost(message.peer));
     if (to.connection) {
         send(to, message);
         return flush(to);
@@ -277,19 +281,18 @@ DPTK_INLINE void TcpMesh::send(Peer& to, TcpSend& message) {
 }
 
 DPTK_INLINE void TcpMesh::deliver(TcpReceive& message) {
-    Group& group = groups_[message.header.group];
-    if (take_arrived(group, message)) return;
-    if (is_lost(group, message.peer)) return message.complete(lost(message.peer));
-    group.wanted.push_back(&message);
+    TcpGroup& in = group(message.header.group);
+    if (take_arrived(in, message)) return;
+    if (is_lost(in, message.peer)) return message.complete(lost(message.peer));
+    in.wanted.push_back(&message);
 }
 
-DPTK_INLINE bool TcpMesh::take_arrived(Group& group, TcpReceive& message) {
-    const auto found = detail::find_if(
-        group.arrived, [&](const Arrived& each) { return fits(message, each.from, each.header); });
+DPTK_INLINE bool TcpMesh::take_arrived(TcpGroup& group, TcpReceive& message) {
+    const auto found = group.find_arrived(message);
     if (found == group.arrived.end()) return false;
     Peer& from = peer(found->from);
     const TcpHeader header = found->header;
-    std::exception_ptr problem = mismatch(from.rank, header, message);
+    std::exception_ptr problem = group.mismatch(from.rank, header, message);
     message.peer = from.rank;
     if (header.kind == TcpKind::request) {
         problem ? message.complete(std::move(problem)) : grant(from, header, message);
@@ -328,39 +331,6 @@ DPTK_INLINE void TcpMesh::return_credit(Peer& to, const TcpHeader& message) {
     to.consumed = 0;
 }
 
-DPTK_INLINE bool TcpMesh::fits(const TcpReceive& message, int from, const TcpHeader& header) noexcept {
-    return message.header.tag == header.tag && (message.peer == any_rank || message.peer == from);
-}
-
-DPTK_INLINE std::exception_ptr TcpMesh::mismatch(int from, const TcpHeader& found,
-                                                 const TcpReceive& message) const {
-    const TcpHeader& expected = message.header;
-    if (found.call_number != expected.call_number || found.call_hash != expected.call_hash)
-        return differing_calls(from, found, expected);
-    if (found.bytes == expected.bytes) return nullptr;
-    return std::make_exception_ptr(wrong_size(rank_in(expected.group, from), text(found.bytes, " bytes"),
-                                              rank_in(expected.group, options_.rank), expected.bytes));
-}
-
-DPTK_INLINE std::exception_ptr TcpMesh::differing_calls(int other, const TcpHeader& theirs,
-                                                        const TcpHeader& own) const {
-    const int there = rank_in(own.group, other);
-    const int here = rank_in(own.group, options_.rank);
-    const auto call = [](const TcpHeader& header) {
-        return text(describe_packed({header.call_first, header.call_second}), " #", header.call_number);
-    };
-    return std::make_exception_ptr(
-        MismatchError(text("calls differ between ranks: rank ", there, " calls ", call(theirs), ", and rank ",
-                           here, " calls ", call(own)),
-                      {.rank = here, .peer = there}));
-}
-
-DPTK_INLINE int TcpMesh::rank_in(GroupId id, int number) const {
-    const Group& group = groups_.at(id);
-    const auto rank = static_cast<std::size_t>(detail::find(group.ranks, number) - group.ranks.begin());
-    return rank < group.names.size() ? group.names[rank] : static_cast<int>(rank);
-}
-
 DPTK_INLINE std::byte* TcpMesh::begin_data(Peer& from, const TcpHeader& header) {
     switch (header.kind) {
         case TcpKind::message:
@@ -388,7 +358,7 @@ DPTK_INLINE std::byte* TcpMesh::begin_data(Peer& from, const TcpHeader& header) 
             from.credit = std::min(from.credit + static_cast<std::size_t>(header.bytes), early_credit);
             break;
         case TcpKind::question: receive_question(from, header); break;
-        case TcpKind::answer: receive_answer(from, header); break;
+        case TcpKind::answer: group(header.group).fail_overtaken(from.rank, header); break;
         case TcpKind::leave: receive_leave(from, header.group); break;
         case TcpKind::goodbye: receive_goodbye(from); break;
     }
@@ -396,21 +366,19 @@ DPTK_INLINE std::byte* TcpMesh::begin_data(Peer& from, const TcpHeader& header) 
 }
 
 DPTK_INLINE std::byte* TcpMesh::begin_message(Peer& from, const TcpHeader& header) {
-    Group& group = groups_[header.group];
-    if (group.is_closed) return nullptr;
-    const auto found =
-        detail::find_if(group.wanted, [&](const TcpReceive* each) { return fits(*each, from.rank, header); });
-    if (found == group.wanted.end()) {
-        Arrived& arrived = group.arrived.emplace_back(Arrived{from.rank, header});
+    TcpGroup& in = group(header.group);
+    if (in.is_closed) return nullptr;
+    TcpReceive* const found = in.take_wanted(from.rank, header);
+    if (found == nullptr) {
+        TcpGroup::Arrived& arrived = in.arrived.emplace_back(TcpGroup::Arrived{from.rank, header});
         if (header.kind == TcpKind::request) return nullptr;
         arrived.data = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
         from.storing = &arrived;
         return arrived.data.get();
     }
-    TcpReceive& message = **found;
-    group.wanted.erase(found);
+    TcpReceive& message = *found;
     message.peer = from.rank;
-    if (std::exception_ptr problem = mismatch(from.rank, header, message)) {
+    if (std::exception_ptr problem = in.mismatch(from.rank, header, message)) {
         message.complete(std::move(problem));
     } else if (header.kind == TcpKind::request) {
         grant(from, header, message);
@@ -447,38 +415,20 @@ DPTK_INLINE void TcpMesh::ask() {
 }
 
 DPTK_INLINE void TcpMesh::receive_question(Peer& from, const TcpHeader& question) {
-    Group& group = groups_[question.group];
-    if (group.is_closed || group.call.call_number < question.call_number) return;
-    if (group.call.call_number > question.call_number) {
-        TcpHeader answer = group.call;
-        answer.id = question.call_number;
-        answer.kind = TcpKind::answer;
-        return from.connection->push(answer);
-    }
-    if (group.call.call_hash == question.call_hash) return;
-    std::erase_if(group.wanted, [&](TcpReceive* message) {
-        if (message->header.tag != collective_message) return false;
-        message->complete(differing_calls(from.rank, question, group.call));
-        return true;
-    });
-}
-
-DPTK_INLINE void TcpMesh::receive_answer(Peer& from, const TcpHeader& answer) {
-    Group& group = groups_[answer.group];
-    std::erase_if(group.wanted, [&](TcpReceive* message) {
-        const TcpHeader& header = message->header;
-        if (message->peer != from.rank || header.tag != collective_message || header.call_number != answer.id)
-            return false;
-        message->complete(differing_calls(from.rank, answer, header));
-        return true;
-    });
+    TcpGroup& in = group(question.group);
+    if (in.is_closed) return;
+    if (in.call.call_number <= question.call_number) return in.compare(from.rank, question);
+    TcpHeader answer = in.call;
+    answer.id = question.call_number;
+    answer.kind = TcpKind::answer;
+    from.connection->push(answer);
 }
 
 DPTK_INLINE void TcpMesh::receive_leave(Peer& from, GroupId id) {
-    Group& group = groups_[id];
-    if (group.is_closed) return;
-    group.left.insert(from.rank);
-    fail_lost(group, id);
+    TcpGroup& in = group(id);
+    if (in.is_closed) return;
+    in.left.insert(from.rank);
+    fail_lost(in, id);
 }
 
 DPTK_INLINE void TcpMesh::receive_goodbye(Peer& from) {
@@ -486,7 +436,7 @@ DPTK_INLINE void TcpMesh::receive_goodbye(Peer& from) {
     for (auto& [id, group] : groups_) fail_lost(group, id);
 }
 
-DPTK_INLINE void TcpMesh::fail_lost(Group& group, GroupId id) {
+DPTK_INLINE void TcpMesh::fail_lost(TcpGroup& group, GroupId id) {
     std::erase_if(group.wanted, [&](TcpReceive* message) {
         if (!is_lost(group, message->peer)) return false;
         message->complete(lost(message->peer));
@@ -500,7 +450,7 @@ DPTK_INLINE void TcpMesh::fail_lost(Group& group, GroupId id) {
     });
 }
 
-DPTK_INLINE bool TcpMesh::is_lost(const Group& group, int rank) {
+DPTK_INLINE bool TcpMesh::is_lost(const TcpGroup& group, int rank) {
     const auto has_left = [&](int one) { return peer(one).has_left || group.left.contains(one); };
     if (rank != any_rank) return has_left(rank);
     return detail::all_of(group.ranks, [&](int one) { return one == options_.rank || has_left(one); });
@@ -551,17 +501,13 @@ DPTK_INLINE std::optional<MessageInfo> TcpMesh::find(GroupId id, int from, int t
     static_cast<void>(progress());
     std::unique_lock lock(mutex_);
     if (broken_) std::rethrow_exception(broken_);
-    const Group& group = groups_[id];
-    for (const Arrived& arrived : group.arrived) {
-        const std::int32_t its_tag = arrived.header.tag;
-        if ((tag == any_tag ? its_tag >= 0 : its_tag == tag) && (from == any_rank || from == arrived.from))
-            return MessageInfo{arrived.from, its_tag, arrived.header.bytes};
-    }
-    if (is_lost(group, from)) std::rethrow_exception(lost(from));
+    const TcpGroup& in = group(id);
+    if (const std::optional<MessageInfo> found = in.find_message(from, tag)) return found;
+    if (is_lost(in, from)) std::rethrow_exception(lost(from));
     if (const Clock::time_point now = Clock::now(); now - probed_at_ >= reach_interval) {
         probed_at_ = now;
         std::set<int> ranks;
-        add_awaited(ranks, group, from);
+        in.add_awaited(ranks, from);
         static_cast<void>(reach(lock, ranks));
     }
     return std::nullopt;
@@ -593,20 +539,10 @@ DPTK_INLINE bool TcpMesh::reach(std::unique_lock<std::mutex>& lock, const std::s
     return are_reached;
 }
 
-DPTK_INLINE void TcpMesh::add_awaited(std::set<int>& ranks, const Group& group, int from) const {
-    if (from != any_rank) {
-        ranks.insert(from);
-        return;
-    }
-    for (const int rank : group.ranks) {
-        if (rank != options_.rank && !group.left.contains(rank)) ranks.insert(rank);
-    }
-}
-
 DPTK_INLINE std::set<int> TcpMesh::awaited() const {
     std::set<int> ranks;
     for (const auto& [id, group] : groups_) {
-        for (const TcpReceive* const message : group.wanted) add_awaited(ranks, group, message->peer);
+        for (const TcpReceive* const message : group.wanted) group.add_awaited(ranks, message->peer);
     }
     return ranks;
 }
