@@ -38,7 +38,7 @@ struct TcpGroup {
     [[nodiscard]] std::optional<MessageInfo> find_message(int from, int tag) const;
 
     /// Returns the error of a receive whose message has another size or belongs to another collective; null
-    /// if there is none.
+    /// if they match.
     [[nodiscard]] std::exception_ptr mismatch(int from, const TcpHeader& found,
                                               const TcpReceive& message) const;
 
