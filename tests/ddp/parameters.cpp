@@ -2,9 +2,12 @@
 #include <dptk/ddp/parameter_source.hpp>
 
 #include <array>
+#include <cstddef>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -154,6 +157,109 @@ TEST_CASE("addresses are re-read each time") {
     gradients = Vectors{{6}};
     CHECK(source.collect()[0].value == values[0].data());
     CHECK(source.collect()[0].gradient == gradients[0].data());
+}
+
+TEST_CASE("addresses are read again, unless something else has changed") {
+    Vectors values = {{1, 2}, {3}}, gradients = values;
+    dptk::ParameterSource source(values, gradients);
+    std::vector<dptk::ParameterRef> known = source.collect();
+    std::vector<dptk::detail::ParameterAddresses> now;
+    const auto is_read_again = [&] { return source.read_again(known, now); };
+
+    values[1] = std::vector<float>{5};
+    gradients = Vectors{{6, 7}, {8}};
+    REQUIRE(is_read_again());
+    for (std::size_t i = 0; i < 2; ++i) {
+        CHECK(now[i].value == values[i].data());
+        CHECK(now[i].gradient == gradients[i].data());
+    }
+    gradients[1].clear();
+    CHECK(!is_read_again());
+    gradients[1] = {8};
+    CHECK(is_read_again());
+    values.push_back({9});
+    CHECK(!is_read_again());
+    gradients.push_back({9});
+    CHECK(!is_read_again());
+    values.resize(1);
+    gradients.resize(1);
+    CHECK(!is_read_again());
+}
+
+TEST_CASE("addresses of all kinds of parameters are read again") {
+    ModelWithMember model;
+    const auto is_read_again = [&](dptk::ParameterSource source) {
+        std::vector<dptk::ParameterRef> known = source.collect();
+        std::vector<dptk::detail::ParameterAddresses> now;
+        if (!source.read_again(known, now)) return false;
+        const std::vector<dptk::ParameterRef> all = source.collect();
+        for (std::size_t i = 0; i < all.size(); ++i)
+            if (now[i].value != all[i].value || now[i].gradient != all[i].gradient) return false;
+        return true;
+    };
+    CHECK(is_read_again(dptk::ParameterSource(model)));
+    std::map<std::string, std::pair<std::vector<float>, std::vector<double>>> pairs = {{"b", {{1}, {2}}},
+                                                                                       {"a", {{3}, {4}}}};
+    CHECK(is_read_again(dptk::ParameterSource(pairs)));
+    std::unordered_map<int, std::vector<float>> some = {{3, {1}}, {1, {2, 3}}}, others = some;
+    CHECK(is_read_again({some, others}));
+    Vectors empty = {{}, {1}}, empty_gradients = empty;
+    CHECK(is_read_again({empty, empty_gradients}));
+}
+
+TEST_CASE("a shape that has changed, a null pointer and a missing gradient are noticed when read again") {
+    std::vector<float> value(6), gradient(6);
+    dptk::ParameterRef parameter{
+        .name = "w", .shape = {2, 3}, .count = 6, .value = value.data(), .gradient = gradient.data()};
+    bool throws = false;
+    auto visit = [&](dptk::ParameterSink& sink) {
+        sink(parameter);
+        if (throws) throw std::runtime_error("in the program's own code");
+    };
+    struct Model {
+        std::function<void(dptk::ParameterSink&)> visit;
+        void for_each_parameter(dptk::ParameterSink& sink) const { visit(sink); }
+    } model{visit};
+    dptk::ParameterSource source(model);
+    const std::vector<dptk::ParameterRef> first = source.collect();
+    const auto is_read_again = [&] {
+        std::vector<dptk::ParameterRef> known = first;
+        std::vector<dptk::detail::ParameterAddresses> now;
+        return source.read_again(known, now);
+    };
+    CHECK(is_read_again());
+    const auto check_noticed = [&](auto&& change) {
+        const dptk::ParameterRef before = parameter;
+        change(parameter);
+        CHECK(!is_read_again());
+        parameter = before;
+        CHECK(is_read_again());
+    };
+    check_noticed([](dptk::ParameterRef& changed) { changed.shape = {3, 2}; });
+    check_noticed([](dptk::ParameterRef& changed) { changed.layout = dptk::column_major; });
+    check_noticed([](dptk::ParameterRef& changed) { changed.dtype = dptk::DType::f64; });
+    check_noticed([](dptk::ParameterRef& changed) { changed.gradient_dtype = dptk::DType::f64; });
+    check_noticed([](dptk::ParameterRef& changed) { changed.value = nullptr; });
+    check_noticed([](dptk::ParameterRef& changed) { changed.gradient = nullptr; });
+    throws = true;
+    CHECK(!is_read_again());
+}
+
+TEST_CASE("parameters that a model changes after it has added them are collected again in each step") {
+    struct Model {
+        std::vector<float> value = std::vector<float>(2), gradient = value;
+        void for_each_parameter(dptk::ParameterSink& sink) {
+            sink(value, gradient);
+            sink.parameters().back().layout = 7;
+        }
+    } model;
+    dptk::ParameterSource source(model);
+    std::vector<dptk::ParameterRef> known = source.collect();
+    CHECK(known[0].layout == 7);
+    std::vector<dptk::detail::ParameterAddresses> now;
+    CHECK(!source.read_again(known, now));
+    CHECK(!source.read_again(known, now));
+    CHECK(source.collect()[0].layout == 7);
 }
 
 TEST_CASE("values and gradients that do not match are errors that name the parameter") {

@@ -81,19 +81,26 @@ concept KnownArray = requires { typename ArrayTraits<std::remove_cv_t<A>>::Eleme
 
 [[nodiscard]] std::string layout_text(std::uint64_t layout);
 
+/// Returns whether a value and its gradient have equal shapes and orders of elements. Arrays with one
+/// dimension match every shape and order.
+template <class Value, class Gradient>
+[[nodiscard]] bool have_same_order(const Value& value, const Gradient& gradient) {
+    if (value.shape.size() == 1 || gradient.shape.size() == 1) return true;
+    return gradient.shape == value.shape && gradient.layout == value.layout;
+}
+
 /// Throws ArgumentError if a value and its gradient, which have equally many elements, differ in shape or
-/// in the order of elements. Arrays with one dimension match every shape and order.
+/// in the order of elements.
 template <class Value, class Gradient>
 void check_same_order(const std::string& name, const Value& value, const Gradient& gradient) {
-    if (value.shape.size() == 1 || gradient.shape.size() == 1) return;
+    if (have_same_order(value, gradient)) return;
     if (gradient.shape != value.shape)
         throw ArgumentError(text("parameter ", name, " has shape ", shape_text(value.shape),
                                  ", but its gradient has shape ", shape_text(gradient.shape)),
                             {.parameter = name});
-    if (gradient.layout != value.layout)
-        throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout),
-                                 ", but its gradient is ", layout_text(gradient.layout)),
-                            {.parameter = name});
+    throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout), ", but its gradient is ",
+                             layout_text(gradient.layout)),
+                        {.parameter = name});
 }
 
 }  // namespace detail

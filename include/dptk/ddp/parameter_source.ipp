@@ -3,6 +3,7 @@
 #include "dptk/ddp/parameter_source.hpp"
 
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,25 @@ DPTK_INLINE std::vector<ParameterRef> ParameterSource::collect() const {
 DPTK_INLINE std::vector<ParameterRef> ParameterSource::visit(const Visitor& visitor) {
     ParameterSink sink;
     visitor(sink);
-    return std::move(sink.parameters());
+    return std::move(sink.parameters_);
+}
+
+DPTK_INLINE bool ParameterSource::read_again(std::vector<ParameterRef>& known,
+                                             std::vector<detail::ParameterAddresses>& now) {
+    using detail::ParameterPart;
+    now.resize(known.size());
+    try {
+        if (!again_.read_again(values_, known, now, gradients_ ? ParameterPart::values : ParameterPart::both))
+            return false;
+        if (gradients_ && !again_.read_again(gradients_, known, now, ParameterPart::gradients)) return false;
+    } catch (const std::exception&) {  // collect() throws it again, unless it comes from reading again
+        return false;
+    }
+    for (std::size_t i = 0; i < known.size(); ++i) {
+        const bool has_gradient = now[i].gradient != nullptr || known[i].lazy_gradient;
+        if (known[i].count != 0 && (now[i].value == nullptr || !has_gradient)) return false;
+    }
+    return true;
 }
 
 DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {

@@ -10,11 +10,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <ranges>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -69,13 +72,14 @@ concept HasShape = requires(const A& array) {
     { array.shape() } -> std::ranges::input_range;
 };
 
+/// Describes an array. Reuses the memory of `array`, which describes an earlier one.
 template <FloatingElements R>
-[[nodiscard]] ArrayRef array_of(R& elements) {
-    ArrayRef array;
+void describe(R& elements, ArrayRef& array) {
     if constexpr (KnownArray<R>) {
         static_assert(!std::is_const_v<R>,
                       "dptk: a const array cannot receive rank 0's values or the averaged gradients");
-        return ArrayTraits<std::remove_cv_t<R>>::array(elements);
+        array = ArrayTraits<std::remove_cv_t<R>>::array(elements);
+        return;
     } else if constexpr (FloatingRange<R>) {
         array.elements = {std::ranges::data(elements), static_cast<std::size_t>(std::ranges::size(elements)),
                           dtype_of_elements<R>};
@@ -83,13 +87,25 @@ template <FloatingElements R>
         array.elements = {elements.data(), static_cast<std::size_t>(elements.size()), dtype_of_elements<R>,
                           elements.device()};
     }
+    array.shape.clear();
     if constexpr (HasShape<R>) {
         for (const auto extent : elements.shape()) array.shape.push_back(static_cast<std::size_t>(extent));
     } else {
         array.shape.push_back(array.elements.count);
     }
-    return array;
+    array.layout = 0;
+    array.run = 0;
+    array.stride = 0;
 }
+
+/// Where the value and the gradient of a parameter lie.
+struct ParameterAddresses {
+    void* value = nullptr;
+    void* gradient = nullptr;
+};
+
+/// What a container contains: values with their gradients, or only one of these.
+enum class ParameterPart : std::uint8_t { both, values, gradients };
 
 }  // namespace detail
 
@@ -101,29 +117,25 @@ class ParameterSink {
   public:
     /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
     /// path() is empty.
-    void operator()(ParameterRef parameter);
+    void operator()(const ParameterRef& parameter);
+    void operator()(ParameterRef&& parameter);
 
     /// Adds one array: either a value or a gradient, for values and gradients in two containers.
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
-        const ArrayRef array = detail::array_of(value);
-        add(array, array.run_length());
+        detail::describe(value, value_);
+        if (known_ != nullptr) return read_again(value_);
+        add(value_, value_.run_length());
     }
 
     /// Adds a value and its gradient. Throws ArgumentError if they differ in size, shape, order of elements
     /// or device.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
-        const ArrayRef values = detail::array_of(value);
-        const ArrayRef gradients = detail::array_of(gradient);
-        check_compatible(values, gradients);
-        const std::size_t run = std::min(values.run_length(), gradients.run_length());
-        const std::size_t first = parameters_.size();
-        add(values, run);
-        for (std::size_t i = first; i < parameters_.size(); ++i) {
-            parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
-            parameters_[i].gradient_dtype = gradients.elements.dtype;
-        }
+        detail::describe(value, value_);
+        detail::describe(gradient, gradient_);
+        if (known_ != nullptr) return read_again(value_, gradient_);
+        add(value_, gradient_);
     }
 
     /// Adds a value and its gradient under a name, which is appended to path() as by inside().
@@ -149,19 +161,47 @@ class ParameterSink {
         path_.resize(length);
     }
 
+    /// Calls visit() with "[index]" appended to path().
+    template <class Visit>
+    void inside(std::size_t index, Visit&& visit) {
+        std::array<char, 24> element{'['};
+        char* const end = std::to_chars(element.data() + 1, element.data() + element.size() - 1, index).ptr;
+        *end = ']';
+        inside({element.data(), end + 1}, visit);
+    }
+
     /// Returns the path to the part of the model that is being visited, such as "layers[3].weight", or an
     /// empty text at the top level.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Returns the parameters that were added so far, in the order of their addition. They may be modified
     /// or moved out.
-    [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
+    [[nodiscard]] std::vector<ParameterRef>& parameters();
 
   private:
+    friend class ParameterSource;
+
+    using Visitor = std::function<void(ParameterSink&)>;
+
+    /// Reads only the addresses of parameters that are known from an earlier visit. Returns whether the
+    /// visitor has passed the same parameters. Allocates no memory, except in the visitor.
+    [[nodiscard]] bool read_again(const Visitor& visitor, std::vector<ParameterRef>& known,
+                                  std::vector<detail::ParameterAddresses>& now, detail::ParameterPart part);
+
+    void read_again(const ParameterRef& parameter);
+    void read_again(const ArrayRef& array);
+    void read_again(const ArrayRef& value, const ArrayRef& gradient);
+
+    /// Takes the address of the next known parameter, or of its gradient if only gradients are read. Notes if
+    /// the parameter has changed in anything else. Returns its addresses; null if it has changed.
+    detail::ParameterAddresses* take(const Buffer& elements, std::span<const std::size_t> shape,
+                                     std::uint64_t layout);
+
     [[nodiscard]] std::string next_name() const;
 
     /// Adds an array as one parameter if it has `run` elements, otherwise each run of `run` elements as a
     /// parameter, such as "weight.run[3]".
     void add(const ArrayRef& array, std::size_t run);
+    void add(const ArrayRef& value, const ArrayRef& gradient);
 
     void add_piece(std::string name, const Buffer& elements, std::vector<std::size_t> shape,
                    std::uint64_t layout);
@@ -170,6 +210,16 @@ class ParameterSink {
 
     std::string path_;
     std::vector<ParameterRef> parameters_;
+    ArrayRef value_;     // the array that is being added; its memory is reused
+    ArrayRef gradient_;  // its gradient
+    bool were_parameters_used_ = false;
+
+    // While addresses are read again:
+    std::vector<ParameterRef>* known_ = nullptr;
+    std::vector<detail::ParameterAddresses>* now_ = nullptr;
+    detail::ParameterPart part_ = detail::ParameterPart::both;
+    std::size_t next_ = 0;
+    bool are_same_ = true;
 };
 
 namespace detail::access {
@@ -208,14 +258,14 @@ inline constexpr bool is_value_and_gradient<std::pair<A, B>> =
 template <class>
 inline constexpr bool never = false;
 
-template <class Key>
-[[nodiscard]] std::string key_text(const Key& key) {
+template <class Key, class Visit>
+void inside_key(ParameterSink& sink, const Key& key, Visit&& visit) {
     if constexpr (std::convertible_to<const Key&, std::string_view>) {
-        return std::string(std::string_view(key));
+        sink.inside(std::string_view(key), visit);
     } else if constexpr (std::is_arithmetic_v<Key>) {
-        return text("[", key, "]");
+        sink.inside(text("[", key, "]"), visit);
     } else {
-        return "[?]";
+        sink.inside("[?]", visit);
     }
 }
 
@@ -238,7 +288,7 @@ struct ForEachParameter {
         } else if constexpr (std::ranges::input_range<Model>) {
             std::size_t index = 0;
             for (auto&& element : model) {
-                sink.inside(text("[", index++, "]"), [&] { (*this)(element, sink); });
+                sink.inside(index++, [&] { (*this)(element, sink); });
             }
         } else if constexpr (PointerLike<M>) {
             if (!model)
@@ -260,17 +310,23 @@ struct ForEachParameter {
     template <class Map>
     void visit_map(Map& map, ParameterSink& sink) const {
         using Entry = std::remove_reference_t<std::ranges::range_reference_t<Map>>;
+        const auto visit = [&](Entry& entry) {
+            inside_key(sink, entry.first, [&] { (*this)(entry.second, sink); });
+        };
+        const auto comes_later = [](const Entry& a, const Entry& b) { return b.first < a.first; };
+        if (std::ranges::adjacent_find(map, comes_later) == std::ranges::end(map)) {
+            for (Entry& entry : map) visit(entry);
+            return;
+        }
         std::vector<Entry*> entries;
         for (Entry& entry : map) entries.push_back(&entry);
         detail::stable_sort(entries, [](Entry* a, Entry* b) { return a->first < b->first; });
-        for (Entry* entry : entries) {
-            sink.inside(key_text(entry->first), [&] { (*this)(entry->second, sink); });
-        }
+        for (Entry* entry : entries) visit(*entry);
     }
 
     template <class Tuple, std::size_t... I>
     void visit_tuple(Tuple& tuple, ParameterSink& sink, std::index_sequence<I...>) const {
-        (sink.inside(text("[", I, "]"), [&] { (*this)(std::get<I>(tuple), sink); }), ...);
+        (sink.inside(I, [&] { (*this)(std::get<I>(tuple), sink); }), ...);
     }
 };
 

@@ -2,11 +2,103 @@
 
 #include "dptk/ddp/parameters.hpp"
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE void ParameterSink::operator()(ParameterRef parameter) {
+DPTK_INLINE void ParameterSink::operator()(const ParameterRef& parameter) {
+    if (known_ != nullptr) return read_again(parameter);
+    (*this)(ParameterRef(parameter));
+}
+
+DPTK_INLINE void ParameterSink::operator()(ParameterRef&& parameter) {
+    if (known_ != nullptr) return read_again(parameter);
     if (parameter.name.empty()) parameter.name = next_name();
     parameters_.push_back(std::move(parameter));
+}
+
+DPTK_INLINE std::vector<ParameterRef>& ParameterSink::parameters() {
+    were_parameters_used_ = true;
+    if (known_ != nullptr) throw ArgumentError("no parameters are added while addresses are read again");
+    return parameters_;
+}
+
+DPTK_INLINE bool ParameterSink::read_again(const Visitor& visitor, std::vector<ParameterRef>& known,
+                                           std::vector<detail::ParameterAddresses>& now,
+                                           detail::ParameterPart part) {
+    struct Scope {
+        ParameterSink& sink;
+        ~Scope() {
+            sink.known_ = nullptr;
+            sink.path_.clear();
+        }
+    };
+    if (were_parameters_used_) return false;  // the visitor may change what it has added
+    const Scope scope{*this};
+    known_ = &known;
+    now_ = &now;
+    part_ = part;
+    next_ = 0;
+    are_same_ = true;
+    visitor(*this);
+    return are_same_ && next_ == known.size();
+}
+
+DPTK_INLINE void ParameterSink::read_again(const ParameterRef& parameter) {
+    detail::ParameterAddresses* const now = take(parameter.value_buffer(), parameter.shape, parameter.layout);
+    if (now == nullptr || part_ != detail::ParameterPart::both) return;
+    ParameterRef& known = (*known_)[next_ - 1];
+    now->gradient = parameter.gradient;
+    known.lazy_gradient = parameter.lazy_gradient;
+    are_same_ = parameter.gradient_buffer().dtype == known.gradient_buffer().dtype;
+}
+
+DPTK_INLINE void ParameterSink::read_again(const ArrayRef& array) {
+    if (part_ == detail::ParameterPart::both) are_same_ = false;  // a value without a gradient
+    const std::size_t run = array.run_length();
+    if (run == array.elements.count) {
+        take(array.elements, array.shape, array.layout);
+        return;
+    }
+    for (std::size_t i = 0; i < array.elements.count / run; ++i)
+        take(array.piece(i * run, run), {&run, 1}, array.layout);
+}
+
+DPTK_INLINE void ParameterSink::read_again(const ArrayRef& value, const ArrayRef& gradient) {
+    const std::size_t count = value.elements.count;
+    if (part_ != detail::ParameterPart::both || gradient.elements.count != count ||
+        gradient.elements.device != value.elements.device || !detail::have_same_order(value, gradient)) {
+        are_same_ = false;
+        return;
+    }
+    const std::size_t run = std::min(value.run_length(), gradient.run_length());
+    const std::size_t runs = run == count ? 1 : count / run;
+    for (std::size_t i = 0; i < runs; ++i) {
+        detail::ParameterAddresses* const now =
+            runs == 1 ? take(value.elements, value.shape, value.layout)
+                      : take(value.piece(i * run, run), {&run, 1}, value.layout);
+        if (now == nullptr) return;
+        now->gradient = gradient.piece(i * run, run).data;
+        if (gradient.elements.dtype != (*known_)[next_ - 1].gradient_buffer().dtype) are_same_ = false;
+    }
+}
+
+DPTK_INLINE detail::ParameterAddresses* ParameterSink::take(const Buffer& elements,
+                                                            std::span<const std::size_t> shape,
+                                                            std::uint64_t layout) {
+    are_same_ = are_same_ && next_ < known_->size();
+    if (!are_same_) return nullptr;
+    const ParameterRef& known = (*known_)[next_];
+    const bool is_gradient = part_ == detail::ParameterPart::gradients;
+    const bool has_order = detail::equal(shape, known.shape) && layout == known.layout;
+    const bool is_one_dimensional = shape.size() == 1 || known.shape.size() == 1;
+    are_same_ = elements.count == known.count && elements.device == known.device &&
+                elements.dtype == (is_gradient ? known.gradient_buffer().dtype : known.dtype) &&
+                (has_order || (is_gradient && is_one_dimensional));
+    if (!are_same_) return nullptr;
+    detail::ParameterAddresses& now = (*now_)[next_++];
+    (is_gradient ? now.gradient : now.value) = elements.data;
+    return &now;
 }
 
 DPTK_INLINE std::string ParameterSink::next_name() const {
@@ -18,6 +110,17 @@ DPTK_INLINE void ParameterSink::add(const ArrayRef& array, std::size_t run) {
     const std::string whole = next_name();
     for (std::size_t i = 0; i < array.elements.count / run; ++i)
         add_piece(detail::text(whole, ".run[", i, "]"), array.piece(i * run, run), {run}, array.layout);
+}
+
+DPTK_INLINE void ParameterSink::add(const ArrayRef& value, const ArrayRef& gradient) {
+    check_compatible(value, gradient);
+    const std::size_t run = std::min(value.run_length(), gradient.run_length());
+    const std::size_t first = parameters_.size();
+    add(value, run);
+    for (std::size_t i = first; i < parameters_.size(); ++i) {
+        parameters_[i].gradient = gradient.piece((i - first) * run, run).data;
+        parameters_[i].gradient_dtype = gradient.elements.dtype;
+    }
 }
 
 DPTK_INLINE void ParameterSink::add_piece(std::string name, const Buffer& elements,

@@ -71,6 +71,9 @@ class ModelParameters {
     [[nodiscard]] const ParameterRef& operator[](std::size_t i) const noexcept { return refs_[i]; }
 
   private:
+    /// Finds the parameters again, after an address or anything else has changed. Throws as read_addresses().
+    void collect_again();
+
     void check_not_empty() const;
 
     /// Throws ArgumentError if other parameters are tied than at construction.
@@ -80,6 +83,8 @@ class ModelParameters {
 
     ParameterSource source_;
     std::vector<ParameterRef> refs_;
+    std::vector<ParameterAddresses> addresses_;  // of the last read_addresses()
+    std::vector<void*> gradients_before_;        // workspace of read_addresses_again()
     std::vector<bool> ignored_;
     TiedParameters tied_;
     /// The addresses of gradients and their parameters, sorted. Empty until they are needed.

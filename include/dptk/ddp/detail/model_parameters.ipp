@@ -23,6 +23,18 @@ DPTK_INLINE void ModelParameters::find(const DistributedDataParallelOptions& opt
 }
 
 DPTK_INLINE void ModelParameters::read_addresses() {
+    if (!source_.read_again(refs_, addresses_)) return collect_again();
+    const auto has_moved = [&](std::size_t i) {
+        return addresses_[i].value != refs_[i].value ||
+               (!refs_[i].lazy_gradient && addresses_[i].gradient != refs_[i].gradient);
+    };
+    for (std::size_t i = 0; i < size(); ++i) {
+        if (has_moved(i)) return collect_again();
+    }
+    for (std::size_t i = 0; i < size(); ++i) refs_[i].gradient = addresses_[i].gradient;
+}
+
+DPTK_INLINE void ModelParameters::collect_again() {
     std::vector<ParameterRef> now = source_.collect();
     check_unchanged(refs_, now);
     const auto has_moved = [](const ParameterRef& from, const ParameterRef& to) {
@@ -40,14 +52,15 @@ DPTK_INLINE void ModelParameters::read_addresses() {
 
 DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(std::size_t)>& is_marked,
                                                        bool keeps_lazy) {
-    std::vector<void*> before(size());
-    for (std::size_t i = 0; i < size(); ++i) before[i] = refs_[i].gradient;
+    gradients_before_.resize(size());
+    for (std::size_t i = 0; i < size(); ++i) gradients_before_[i] = refs_[i].gradient;
     read_addresses();
     for (std::size_t i = 0; i < size(); ++i) {
         ParameterRef& parameter = refs_[i];
-        if (parameter.lazy_gradient && before[i] != nullptr)
-            parameter.gradient = keeps_lazy ? before[i] : parameter.lazy_gradient(IfMissing::null);
-        if (parameter.gradient != before[i] && is_marked(i))
+        void* const before = gradients_before_[i];
+        if (parameter.lazy_gradient && before != nullptr)
+            parameter.gradient = keeps_lazy ? before : parameter.lazy_gradient(IfMissing::null);
+        if (parameter.gradient != before && is_marked(i))
             throw ArgumentError(text("gradient ", parameter.name,
                                      " has moved in memory since the step began: under Ready::marked, "
                                      "gradients must stay where they are until synchronize() returns"),
