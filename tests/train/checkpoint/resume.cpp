@@ -524,6 +524,7 @@ TEST_CASE("a signal before the program looks for one, a second one, and the end 
               std::raise(SIGINT);
               return 0;
           }) == -1);
+#ifndef __SANITIZE_THREAD__  // delivers no signal to a child while it sleeps, if the parent had other threads
     // So does the end of the grace time.
     CHECK(test::exit_status_of_child([] {
               const dptk::StopSignals signals;
@@ -533,6 +534,7 @@ TEST_CASE("a signal before the program looks for one, a second one, and the end 
               for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
               return 0;
           }) == -1);
+#endif
 }
 
 TEST_CASE("a run continues from the checkpoint that the options name") {
