@@ -244,7 +244,7 @@ TEST_CASE("a rank that leaves a group stays connected in others") {
 
 TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank") {
     test::on_transports({.size = 2}, [](TcpTransport& transport) {
-        for (const std::size_t count : {5, 500'000}) {
+        for (const std::size_t count : {std::size_t{5}, std::size_t{500'000}}) {
             std::vector<float> data(count);
             if (transport.rank() == 1) {
                 const auto sent = transport.start({dptk::Verb::send, test::buffer(data), 0, 2});
