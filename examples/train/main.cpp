@@ -4,12 +4,12 @@
 //   train --parallel dp --replicas 2 --batch-size 64
 #include <dptk/comm/tcp.hpp>
 #include <dptk/comm/thread.hpp>
+#include <dptk/core/detail/parse.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/nn/precision.hpp>
 #include <dptk/train.hpp>
 #ifdef DPTK_WITH_WEIGHTS
-#include <dptk/core/detail/parse.hpp>
 #include <dptk/data/detail/replacement_file.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/weights/load_weights.hpp>
