@@ -390,6 +390,12 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
                              ": Connection refused: it has ended, or closed its groups"));
 }
 
+#ifdef __clang__
+#define DPTK_TEST_HAS_UBSAN __has_feature(undefined_behavior_sanitizer)
+#else
+#define DPTK_TEST_HAS_UBSAN 0
+#endif
+#if !DPTK_TEST_HAS_UBSAN  // Clang's checks of an object's type open a pipe
 TEST_CASE("a rank that has no descriptor for a connection throws at once, and says what to do") {
     const test::Alarm alarm(30);
     const test::Job job{.size = 2};
@@ -400,6 +406,7 @@ TEST_CASE("a rank that has no descriptor for a connection throws at once, and sa
     CHECK(test::message_of<dptk::BackendError>([&] { transport.send(test::buffer(one), 1, 0); }) ==
           "rank 0: cannot connect to rank 1: Too many open files: raise the limit (ulimit -n)");
 }
+#endif
 
 namespace {
 
