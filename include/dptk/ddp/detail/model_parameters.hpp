@@ -83,7 +83,7 @@ class ModelParameters {
 
     ParameterSource source_;
     std::vector<ParameterRef> refs_;
-    std::vector<ParameterAddresses> addresses_;  // of the last read_addresses()
+    std::vector<ParameterAddresses> addresses_;  // as read most recently
     std::vector<void*> gradients_before_;        // workspace of read_addresses_again()
     std::vector<bool> ignored_;
     TiedParameters tied_;
