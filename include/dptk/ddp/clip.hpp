@@ -6,35 +6,31 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/device_lane.hpp"
 #include "dptk/core/parameter_ref.hpp"
-#include "dptk/ddp/detail/tied_parameters.hpp"
 
 namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Calls action(element, store) for each gradient element, converted to double; store(value) replaces the
-/// element. Visits the gradient of tied parameters once.
+/// Calls action(element, store) for each element of gradients in host memory, converted to double;
+/// store(value) replaces the element.
 template <class Action>
-void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
-    require_host_memory(parameters, "clipping and scaling");
-    const TiedParameters tied(parameters);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-        if (tied.is_repeated(p)) continue;
-        const ParameterRef& parameter = parameters[p];
-        visit_dtype(parameter.gradient_buffer().dtype, [&](auto zero) {
+void for_each_element(std::span<const Buffer> gradients, Action&& action) {
+    for (const Buffer& gradient : gradients) {
+        visit_dtype(gradient.dtype, [&](auto zero) {
             using T = decltype(zero);
             if constexpr (Real<T>) {
-                for (std::size_t i = 0; i < parameter.count; ++i) {
-                    const auto element =
-                        static_cast<typename Arithmetic<T>::type>(load<T>(parameter.gradient, i));
+                for (std::size_t i = 0; i < gradient.count; ++i) {
+                    const auto element = static_cast<typename Arithmetic<T>::type>(load<T>(gradient.data, i));
                     action(static_cast<double>(element), [&](double value) {
-                        store<T>(parameter.gradient, i,
+                        store<T>(gradient.data, i,
                                  static_cast<T>(static_cast<typename Arithmetic<T>::type>(value)));
                     });
                 }
@@ -43,13 +39,21 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     }
 }
 
+/// Returns the gradients of the parameters, that of tied parameters once. Throws ArgumentError if one is not
+/// in host memory.
+[[nodiscard]] std::vector<Buffer> gradients_of(const std::vector<ParameterRef>& parameters);
+
+/// The functions below do what the public ones do, to gradients in host memory.
+double clip_norm(std::span<const Buffer> gradients, double max_norm, double norm_type);
+void clip_value(std::span<const Buffer> gradients, double limit);
+
 /// Returns the factor, at most 1, that clips gradients of norm `norm` to `max_norm`, as PyTorch computes
 /// it. Returns NaN if the norm is infinite or NaN, so that training does not silently continue with such
 /// gradients.
 [[nodiscard]] double clip_factor(double norm, double max_norm) noexcept;
 
 /// Divides the gradients by `scale`. Returns whether all were finite.
-[[nodiscard]] bool unscale(const std::vector<ParameterRef>& parameters, double scale);
+[[nodiscard]] bool unscale(std::span<const Buffer> gradients, double scale);
 
 /// Returns the larger of two values. NaN counts as larger than every number.
 [[nodiscard]] double larger(double a, double b) noexcept;

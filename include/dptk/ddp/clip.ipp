@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "dptk/ddp/detail/tied_parameters.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE double clip_factor(double norm, double max_norm) noexcept {
@@ -14,9 +16,42 @@ DPTK_INLINE double clip_factor(double norm, double max_norm) noexcept {
     return std::min(max_norm / (norm + 1e-6), 1.0);
 }
 
-DPTK_INLINE bool unscale(const std::vector<ParameterRef>& parameters, double scale) {
+DPTK_INLINE std::vector<Buffer> gradients_of(const std::vector<ParameterRef>& parameters) {
+    require_host_memory(parameters, "clipping and scaling");
+    const TiedParameters tied(parameters);
+    std::vector<Buffer> gradients;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+        if (!tied.is_repeated(i)) gradients.push_back(parameters[i].gradient_buffer());
+    return gradients;
+}
+
+DPTK_INLINE double clip_norm(std::span<const Buffer> gradients, double max_norm, double norm_type) {
+    check_norm_type(norm_type);
+    double sum = 0;
+    for_each_element(gradients, [&](double element, auto&&) {
+        const double size = std::abs(element);
+        if (std::isinf(norm_type)) {
+            sum = larger(sum, size);
+        } else {
+            sum += norm_type == 2 ? size * size : std::pow(size, norm_type);
+        }
+    });
+    const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
+    const double factor = clip_factor(norm, max_norm);
+    if (factor != 1)
+        for_each_element(gradients, [&](double element, auto&& store) { store(element * factor); });
+    return norm;
+}
+
+DPTK_INLINE void clip_value(std::span<const Buffer> gradients, double limit) {
+    for_each_element(gradients, [&](double element, auto&& store) {
+        if (std::abs(element) > limit) store(std::clamp(element, -limit, limit));
+    });
+}
+
+DPTK_INLINE bool unscale(std::span<const Buffer> gradients, double scale) {
     bool finite = true;
-    for_each_gradient(parameters, [&](double element, auto&& store) {
+    for_each_element(gradients, [&](double element, auto&& store) {
         store(element / scale);
         finite = finite && std::isfinite(element);
     });
@@ -53,27 +88,11 @@ DPTK_INLINE double GradientNorm::value() const {
 
 DPTK_INLINE double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm,
                                   double norm_type) {
-    detail::check_norm_type(norm_type);
-    double sum = 0;
-    detail::for_each_gradient(parameters, [&](double element, auto&&) {
-        const double size = std::abs(element);
-        if (std::isinf(norm_type)) {
-            sum = detail::larger(sum, size);
-        } else {
-            sum += norm_type == 2 ? size * size : std::pow(size, norm_type);
-        }
-    });
-    const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
-    const double factor = detail::clip_factor(norm, max_norm);
-    if (factor != 1)
-        detail::for_each_gradient(parameters, [&](double element, auto&& store) { store(element * factor); });
-    return norm;
+    return detail::clip_norm(detail::gradients_of(parameters), max_norm, norm_type);
 }
 
 DPTK_INLINE void clip_grad_value(const std::vector<ParameterRef>& parameters, double limit) {
-    detail::for_each_gradient(parameters, [&](double element, auto&& store) {
-        if (std::abs(element) > limit) store(std::clamp(element, -limit, limit));
-    });
+    detail::clip_value(detail::gradients_of(parameters), limit);
 }
 
 }  // namespace DPTK_NAMESPACE

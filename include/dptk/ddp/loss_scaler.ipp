@@ -21,7 +21,7 @@ DPTK_INLINE LossScaler::LossScaler(LossScalerOptions options)
 }
 
 DPTK_INLINE bool LossScaler::unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const {
-    const bool finite = detail::unscale(parameters, scale_);
+    const bool finite = detail::unscale(detail::gradients_of(parameters), scale_);
     return group.all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) == 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,9 +43,9 @@ class GradientPostprocessing {
     /// Returns where the last step has left the average of gradient `i`.
     [[nodiscard]] Buffer average(std::size_t i) const;
 
-    [[nodiscard]] std::vector<ParameterRef> in_host_memory() const;
-
-    [[nodiscard]] std::vector<Buffer> on_devices() const;
+    /// Returns all averages, valid until the next call. Throws ArgumentError if one is on a device and there
+    /// are no lanes.
+    [[nodiscard]] std::span<const Buffer> averages();
 
     [[nodiscard]] DeviceClipping& clipping();
 
@@ -55,6 +56,7 @@ class GradientPostprocessing {
     const BucketSet& buckets_;
     const GradientSteps& steps_;
     std::optional<DeviceClipping> clipping_;
+    std::vector<Buffer> averages_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

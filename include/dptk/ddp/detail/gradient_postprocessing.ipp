@@ -13,14 +13,14 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE GradientNorm GradientPostprocessing::clip_norm(double max_norm, double norm_type) {
     check_norm_type(norm_type);
     parameters_.read_all_addresses();
-    if (!steps_.lanes()) return GradientNorm(dptk::clip_grad_norm(in_host_memory(), max_norm, norm_type));
-    return clipping().clip_norm(on_devices(), max_norm, norm_type);
+    if (!steps_.lanes()) return GradientNorm(detail::clip_norm(averages(), max_norm, norm_type));
+    return clipping().clip_norm(averages(), max_norm, norm_type);
 }
 
 DPTK_INLINE void GradientPostprocessing::clip_value(double limit) {
     parameters_.read_all_addresses();
-    if (!steps_.lanes()) return dptk::clip_grad_value(in_host_memory(), limit);
-    clipping().clip_value(on_devices(), limit);
+    if (!steps_.lanes()) return detail::clip_value(averages(), limit);
+    clipping().clip_value(averages(), limit);
 }
 
 DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
@@ -42,10 +42,9 @@ DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
 }
 
 DPTK_INLINE bool GradientPostprocessing::unscale_own(double scale) {
-    if (!steps_.lanes()) return detail::unscale(in_host_memory(), scale);
+    if (!steps_.lanes()) return detail::unscale(averages(), scale);
     bool finite = true;
-    break_job_unless_agreed(group_.channel().job(),
-                            [&] { finite = clipping().unscale(on_devices(), scale); });
+    break_job_unless_agreed(group_.channel().job(), [&] { finite = clipping().unscale(averages(), scale); });
     return finite;
 }
 
@@ -57,22 +56,14 @@ DPTK_INLINE Buffer GradientPostprocessing::average(std::size_t i) const {
     return buckets_.average(i, parameters_.tied(), parameters_[i]);
 }
 
-DPTK_INLINE std::vector<ParameterRef> GradientPostprocessing::in_host_memory() const {
-    std::vector<ParameterRef> in_buckets;
+DPTK_INLINE std::span<const Buffer> GradientPostprocessing::averages() {
+    averages_.clear();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
         if (!has(i)) continue;
-        in_buckets.push_back(parameters_[i]);
-        in_buckets.back().gradient = average(i).data;
-        in_buckets.back().gradient_dtype = average(i).dtype;
+        if (!steps_.lanes()) require_host_memory({&parameters_[i], 1}, "clipping and scaling");
+        averages_.push_back(average(i));
     }
-    return in_buckets;
-}
-
-DPTK_INLINE std::vector<Buffer> GradientPostprocessing::on_devices() const {
-    std::vector<Buffer> buffers;
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-        if (has(i)) buffers.push_back(average(i));
-    return buffers;
+    return averages_;
 }
 
 DPTK_INLINE DeviceClipping& GradientPostprocessing::clipping() {
