@@ -2,6 +2,7 @@
 
 #include "dptk/ddp/detail/bucket_order.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "dptk/core/detail/algorithms.hpp"
@@ -24,8 +25,12 @@ DPTK_INLINE NewOrder agree_on_order(ProcessGroup& group, bool pinned, const std:
     std::vector<std::uint64_t> order(before.size());
     if (group.rank() == 0) {
         auto next = detail::copy(arrived, order.begin());
+        std::vector<bool> has_arrived;  // by parameter
+        for (const std::vector<std::size_t>* parameters : {&arrived, &before})
+            for (const std::size_t i : *parameters) has_arrived.resize(std::max(has_arrived.size(), i + 1));
+        for (const std::size_t i : arrived) has_arrived[i] = true;
         for (const std::size_t i : before) {
-            if (!detail::contains(arrived, i)) *next++ = i;
+            if (!has_arrived[i]) *next++ = i;
         }
     }
     group.broadcast(order);
