@@ -41,7 +41,9 @@ class AdamBase {
     /// Values are of type T; gradients of another type are converted. A value that several parameters have is
     /// stepped once, and parameters whose lazy gradients do not exist are skipped. Throws ArgumentError for
     /// values of another type, and for parameters in device memory.
-    void step(std::span<const ParameterRef> parameters) { detail::step_parameters(*this, parameters); }
+    void step(std::span<const ParameterRef> parameters) {
+        detail::step_parameters(*this, slots_, parameters);
+    }
 
     /// Performs one step on the parameter in slot `slot`, usually the parameter's index. Only reads
     /// `gradient`. The slot's moments are zeros before its first step. Throws ArgumentError if value and

@@ -60,6 +60,19 @@ namespace detail {
 /// Throws ArgumentError if an option is negative or not finite.
 void require_not_negative(std::string_view optimizer, std::string_view option, double value);
 
+/// Finds the parameters that a step updates: those whose gradients exist, and only the first of several
+/// parameters with the same value.
+class SteppedParameters {
+  public:
+    /// Returns their indices, valid until the next call.
+    [[nodiscard]] const std::vector<std::size_t>& find(std::span<const ParameterRef> parameters);
+
+  private:
+    std::vector<const void*> values_;  // by parameter, at the last call; null if it is not stepped
+    std::vector<const void*> values_now_;
+    std::vector<std::size_t> stepped_;
+};
+
 /// The states and groups of all slots of an optimizer.
 template <std::floating_point T>
 class OptimizerSlots {
@@ -75,7 +88,7 @@ class OptimizerSlots {
                                      " gradient elements"));
         if (slot >= slots_.size()) slots_.resize(slot + 1);
         OptimizerState<T>& state = slots_[slot];
-        if (state.arrays.empty()) state.arrays.assign(arrays_, std::vector<T>(values, T{0}));
+        if (state.arrays.size() != arrays_) state.arrays.assign(arrays_, std::vector<T>(values, T{0}));
         for (const std::vector<T>& array : state.arrays) {
             if (array.size() != values)
                 throw ArgumentError(text(name_, ": expected ", array.size(), " values in slot ", slot,
@@ -113,6 +126,9 @@ class OptimizerSlots {
         }
     }
 
+    SteppedParameters stepped;  ///< For step_parameters().
+    std::vector<T> converted;   ///< For step_parameters(): a gradient.
+
   private:
     std::string_view name_;
     std::size_t arrays_;
@@ -122,27 +138,21 @@ class OptimizerSlots {
     std::vector<std::size_t> group_of_;  // by slot; the first group if the slot is not there
 };
 
-/// Returns the indices of the parameters that a step updates: those whose gradients exist, and only the first
-/// of several parameters with the same value.
-[[nodiscard]] std::vector<std::size_t> stepped_parameters(std::span<const ParameterRef> parameters);
-
 /// Copies the gradient, converted to the type of `to`. Throws ArgumentError if it is not in host memory.
 void convert_gradient(const ParameterRef& parameter, const Buffer& to);
 
 /// Steps the parameters, each in the slot of its index. Gradients of another type than T are converted.
-template <class O>
-void step_parameters(O& optimizer, std::span<const ParameterRef> parameters) {
-    using T = typename O::Scalar;
-    std::vector<T> converted;
-    for (const std::size_t i : stepped_parameters(parameters)) {
+template <class O, class T>
+void step_parameters(O& optimizer, OptimizerSlots<T>& slots, std::span<const ParameterRef> parameters) {
+    for (const std::size_t i : slots.stepped.find(parameters)) {
         const ParameterRef& parameter = parameters[i];
         std::span<const T> gradient;
         if (parameter.gradient_buffer().dtype == dtype_of<T>) {
             gradient = parameter.gradients<T>();
         } else {
-            converted.resize(parameter.count);
-            convert_gradient(parameter, {converted.data(), parameter.count, dtype_of<T>, {}});
-            gradient = converted;
+            slots.converted.resize(parameter.count);
+            convert_gradient(parameter, {slots.converted.data(), parameter.count, dtype_of<T>, {}});
+            gradient = slots.converted;
         }
         optimizer.step(i, parameter.values<T>(), gradient);
     }

@@ -11,18 +11,24 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::vector<std::size_t> stepped_parameters(std::span<const ParameterRef> parameters) {
-    std::vector<std::size_t> stepped;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-        if (parameters[i].count != 0 && parameters[i].gradient != nullptr) stepped.push_back(i);
+DPTK_INLINE const std::vector<std::size_t>& SteppedParameters::find(
+    std::span<const ParameterRef> parameters) {
+    values_now_.clear();
+    for (const ParameterRef& parameter : parameters) {
+        const bool has_gradient = parameter.count != 0 && parameter.gradient != nullptr;
+        values_now_.push_back(has_gradient ? parameter.value : nullptr);
     }
-    const auto value = [&](std::size_t i) { return static_cast<const void*>(parameters[i].value); };
-    detail::stable_sort(stepped,
-                        [&](std::size_t a, std::size_t b) { return std::less<>()(value(a), value(b)); });
-    const auto repeats = [&](std::size_t a, std::size_t b) { return value(a) == value(b); };
-    stepped.erase(std::unique(stepped.begin(), stepped.end(), repeats), stepped.end());
-    detail::sort(stepped);
-    return stepped;
+    if (values_now_ == values_) return stepped_;
+    values_.swap(values_now_);
+    stepped_.clear();
+    for (std::size_t i = 0; i < values_.size(); ++i)
+        if (values_[i] != nullptr) stepped_.push_back(i);
+    detail::stable_sort(stepped_,
+                        [&](std::size_t a, std::size_t b) { return std::less<>()(values_[a], values_[b]); });
+    const auto repeats = [&](std::size_t a, std::size_t b) { return values_[a] == values_[b]; };
+    stepped_.erase(std::unique(stepped_.begin(), stepped_.end(), repeats), stepped_.end());
+    detail::sort(stepped_);
+    return stepped_;
 }
 
 DPTK_INLINE void convert_gradient(const ParameterRef& parameter, const Buffer& to) {
