@@ -63,11 +63,19 @@ class BatchSampler {
     /// the epoch it may have fewer, or none. Keep the vector in a variable: a span does not keep the vector
     /// alive.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
+        std::vector<std::size_t> batch;
+        read(index, batch);
+        return batch;
+    }
+
+    /// Writes batch `index` to `batch`, whose memory is reused.
+    void read(std::size_t index, std::vector<std::size_t>& batch) const {
         const auto indices = std::ranges::begin(*sampler_);
         const auto share = static_cast<std::size_t>(std::ranges::size(*sampler_));
         const std::size_t first = std::min(index * batch_size_, share);
         const std::size_t last = first + std::min(batch_size_, share - first);
-        return {indices + static_cast<std::ptrdiff_t>(first), indices + static_cast<std::ptrdiff_t>(last)};
+        batch.assign(indices + static_cast<std::ptrdiff_t>(first),
+                     indices + static_cast<std::ptrdiff_t>(last));
     }
 
     /// Returns whether batch `index` is full on all ranks.
@@ -134,7 +142,7 @@ class BatchSampler<Sampler>::Iterator {
 
   private:
     void fill() {
-        if (index_ < batches_->size()) batch_ = (*batches_)[index_];
+        if (index_ < batches_->size()) batches_->read(index_, batch_);
     }
 
     const BatchSampler* batches_ = nullptr;

@@ -243,15 +243,20 @@ class DataLoader {
           transforms_(options.transform),
           batches_(detail::batches_of(std::as_const(sampler), options)),
           slots_(workers * options.prefetch_factor + 1),
+          indices_(slots_.size()),
           queue_(workers, slots_.size(),
-                 [this](std::size_t batch, std::size_t slot) { fill(batch, slots_[slot]); }) {
+                 [this](std::size_t batch, std::size_t slot) { fill(batch, slots_[slot], indices_[slot]); }) {
         detail::check_transforms(transforms_, detail::has_image<detail::SampleOf<Dataset>>,
                                  std::is_same_v<typename Collation::Sample, detail::SampleOf<Dataset>>);
     }
 
     /// Makes one batch. Called by the workers.
-    void fill(std::size_t index, Batch& batch) const {
-        const std::vector<std::size_t> indices = batches_[index];
+    void fill(std::size_t index, Batch& batch, std::vector<std::size_t>& indices) const {
+        if constexpr (requires { batches_.read(index, indices); }) {
+            batches_.read(index, indices);
+        } else {
+            indices = batches_[index];
+        }
         std::size_t current = 0;
         try {
             collation_.fill(batch, indices.size(), [&](std::size_t i) -> decltype(auto) {
@@ -323,7 +328,8 @@ class DataLoader {
     std::size_t last_ = 0;     // the number of batches in this pass
     std::size_t current_ = 0;  // the slot of the current batch
     std::vector<Batch> slots_;
-    detail::PrefetchQueue queue_;  // the last member, since its threads use the others
+    std::vector<std::vector<std::size_t>> indices_;  // by slot
+    detail::PrefetchQueue queue_;                    // the last member, since its threads use the others
 };
 
 /// Deduces the type of the batches from the collate function.

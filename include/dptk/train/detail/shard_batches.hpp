@@ -38,12 +38,18 @@ class ShardBatches {
 
     /// The indices of micro-batch `index`, which may be empty.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
+        std::vector<std::size_t> indices;
+        read(index, indices);
+        return indices;
+    }
+
+    /// Writes the indices of micro-batch `index` to `indices`, whose memory is reused.
+    void read(std::size_t index, std::vector<std::size_t>& indices) const {
         const std::size_t batch = index / micro_batches_;
-        std::vector<std::size_t> indices = batches_[batch % shards()][batch / shards()];
+        batches_[batch % shards()].read(batch / shards(), indices);
         const std::size_t first = std::min(index % micro_batches_ * batch_size_, indices.size());
         indices.erase(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(first));
         if (indices.size() > batch_size_) indices.resize(batch_size_);
-        return indices;
     }
 
     /// Whether all ranks have full batches in a step.
