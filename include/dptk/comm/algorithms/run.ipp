@@ -146,6 +146,10 @@ DPTK_INLINE Collective on_copy(const Collective& call, const Scratch& copy) {
 
 DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllReduceAlgorithm algorithm) {
     const int rank = messages.rank();
+    if (messages.size() == 1) {
+        if (call.verb != Verb::barrier) place(call.output, call.input);
+        return;
+    }
     switch (call.verb) {
         case Verb::all_reduce:
             place(call.output, call.input);

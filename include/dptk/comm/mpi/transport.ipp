@@ -181,6 +181,7 @@ DPTK_INLINE void MpiTransport::scatter(const Buffer& input, const Buffer& output
 
 DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer& output,
                                               const Reduction& reduction) {
+    if (size_ == 1) return algorithms::place(output, input);
     const Counts each(output);
     if (!each.fit(size_)) {  // MPIs count the whole input in an int
         return over_messages(
