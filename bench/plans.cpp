@@ -1,8 +1,10 @@
-// Measures planning outside of steps: the sample order of an epoch on one rank, with each Order of
-// DistributedSampler, and the bucket plan of a model with many parameters. Each output line has: name,
-// value, unit.
+// Measures work that grows with the number of samples and parameters: the sample order of an epoch on one
+// rank, with each Order of DistributedSampler, the bucket plan of a model with many parameters, and, for each
+// parameter, a step of DistributedDataParallel that has nothing to send. Each output line has: name, value,
+// unit.
 //   plans [SAMPLES]
 #include <dptk/data/distributed_sampler.hpp>
+#include <dptk/ddp.hpp>
 #include <dptk/ddp/bucket_plan.hpp>
 
 #include <cstdio>
@@ -58,6 +60,21 @@ void measure_bucket_plan(std::size_t parameters) {
     std::printf("bucket_plan_%zu %.1f ms\n", parameters, us / 1000);
 }
 
+void measure_step(std::size_t parameters, dptk::Ready ready, const char* name) {
+    dptk::ProcessGroup group = dptk::init_process_group();
+    std::vector<std::vector<float>> values(parameters, std::vector<float>(16));
+    std::vector<std::vector<float>> gradients = values;
+    dptk::DistributedDataParallel ddp(group, values, gradients, {.ready = ready});
+    const double us = median_of(201, [&] {
+        if (ready == dptk::Ready::marked) {
+            ddp.begin_step();
+            for (std::size_t i = parameters; i-- > 0;) ddp.mark_ready(i);
+        }
+        ddp.synchronize();
+    });
+    std::printf("%s_%zu %.1f ns\n", name, parameters, us * 1000 / static_cast<double>(parameters));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -66,4 +83,6 @@ int main(int argc, char** argv) {
     measure_sampler(samples, dptk::Order::computed, "sampler_epoch_computed");
     measure_computed_order();
     measure_bucket_plan(1'000'000);
+    measure_step(10'000, dptk::Ready::at_synchronize, "step_parameter");
+    measure_step(10'000, dptk::Ready::marked, "step_parameter_marked");
 }

@@ -14,6 +14,7 @@
 #include "dptk/comm/collective.ipp"
 #include "dptk/comm/detail/active_call.ipp"
 #include "dptk/comm/detail/backoff.ipp"
+#include "dptk/comm/detail/block_pool.ipp"
 #include "dptk/comm/detail/call_checker.ipp"
 #include "dptk/comm/detail/channel.ipp"
 #include "dptk/comm/detail/channel_base.ipp"

@@ -152,18 +152,20 @@ class ModuleParameters {
     }
 
     void for_each_parameter(ParameterSink& sink) {
+        refs_.resize(size());
         for (std::size_t i = 0; i < size(); ++i) {
             const Buffer value = memory_of(names_[i], tensors_[i]);
             const c10::IntArrayRef sizes = tensors_[i].sizes();
-            sink(ParameterRef{
-                .name = names_[i],
-                .shape = std::vector<std::size_t>(sizes.begin(), sizes.end()),
-                .dtype = value.dtype,
-                .device = value.device,
-                .count = value.count,
-                .value = value.data,
-                .lazy_gradient = [this, i](IfMissing if_missing) { return gradient(i, if_missing); },
-                .layout = layout_of(tensors_[i])});
+            ParameterRef& ref = refs_[i];
+            ref.name = names_[i];
+            ref.shape.assign(sizes.begin(), sizes.end());
+            ref.dtype = value.dtype;
+            ref.device = value.device;
+            ref.count = value.count;
+            ref.value = value.data;
+            ref.lazy_gradient = [this, i](IfMissing if_missing) { return gradient(i, if_missing); };
+            ref.layout = layout_of(tensors_[i]);
+            sink(std::as_const(ref));
         }
     }
 
@@ -204,7 +206,8 @@ class ModuleParameters {
 
     std::vector<std::string> names_;
     std::vector<at::Tensor> tensors_;
-    std::vector<at::Tensor> views_;  // into the buckets; empty unless gradients lie in them
+    std::vector<at::Tensor> views_;   // into the buckets; empty unless gradients lie in them
+    std::vector<ParameterRef> refs_;  // for for_each_parameter()
 };
 
 /// For the lifetime of this object, marks each gradient as ready after autograd has accumulated it.

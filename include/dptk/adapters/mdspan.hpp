@@ -10,7 +10,6 @@
 #include <functional>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -67,10 +66,8 @@ struct ArrayTraits<M> {
     }
 
   private:
-    using Sizes = std::vector<std::size_t>;
-
-    [[nodiscard]] static std::uint64_t layout_of(const M& view, const Sizes& shape) {
-        Sizes strides;
+    [[nodiscard]] static std::uint64_t layout_of(const M& view, const Dimensions& shape) {
+        Dimensions strides;
         for (std::size_t r = 0; r < shape.size(); ++r) {
             if (shape[r] <= 1) continue;  // the stride of a dimension of size 1 has no meaning
             if constexpr (M::rank() > 0)
@@ -80,7 +77,7 @@ struct ArrayTraits<M> {
             std::is_sorted(strides.begin(), strides.end(), std::greater<>()))
             return 0;
         if (std::is_sorted(strides.begin(), strides.end())) return column_major;
-        return detail::fnv1a(std::string_view(reinterpret_cast<const char*>(strides.data()),
+        return detail::fnv1a(std::string_view(reinterpret_cast<const char*>(strides.begin()),
                                               strides.size() * sizeof(std::size_t)));
     }
 };

@@ -100,18 +100,22 @@ struct ErasedBuffers {
     std::vector<std::shared_ptr<const void>> owners;
 };
 
+template <class B, class Action>
+void for_each_range(B& list, Action&& action) {
+    if constexpr (std::ranges::range<B>) {
+        for (auto&& range : list) action(range);
+    } else {
+        std::apply([&](auto&&... ranges) { (action(ranges), ...); }, list);
+    }
+}
+
 template <BufferList B>
 [[nodiscard]] ErasedBuffers erase_buffers(B&& list) {
     ErasedBuffers erased;
-    const auto add = [&](auto&& range) {
+    for_each_range(list, [&](auto&& range) {
         erased.buffers.push_back(buffer_of(range));
         erased.owners.push_back(owner_of(range));
-    };
-    if constexpr (std::ranges::range<B>) {
-        for (auto&& range : list) add(range);
-    } else {
-        std::apply([&](auto&&... ranges) { (add(ranges), ...); }, list);
-    }
+    });
     return erased;
 }
 

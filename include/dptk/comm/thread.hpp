@@ -122,8 +122,8 @@ class ThreadTransport {
 
     /// Combines one slice of all ranks' inputs, and writes the result to each of `results`. The slice starts
     /// at element `first`, and has the count and dtype of `slice`.
-    static void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
-                             const Reduction& reduction, std::span<void* const> results);
+    void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice, const Reduction& reduction,
+                      std::span<void* const> results);
 
     [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank);
 
@@ -140,6 +140,9 @@ class ThreadTransport {
     std::shared_ptr<detail::ControlPlane> control_;
     int rank_;
     int duplicates_ = 0;
+    // The memory of the lists of addresses, so that a call allocates none.
+    std::vector<const void*> sources_;
+    std::vector<void*> results_;
 };
 
 /// The communicator of one thread rank. launch_threads creates one per rank and passes it to fn as a

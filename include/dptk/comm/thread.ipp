@@ -57,9 +57,9 @@ DPTK_INLINE void ThreadTransport::all_reduce(const Buffer& data, const Reduction
     run_joint({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
         const std::size_t first = slice_begin(rank_, data.count);
         const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-        std::vector<void*> results;
-        for (const Collective& call : calls) results.push_back(call.output.slice(first, count).data);
-        reduce_slice(calls, first, data.slice(first, count), reduction, results);
+        results_.clear();
+        for (const Collective& call : calls) results_.push_back(call.output.slice(first, count).data);
+        reduce_slice(calls, first, data.slice(first, count), reduction, results_);
     });
 }
 
@@ -74,13 +74,15 @@ DPTK_INLINE void ThreadTransport::reduce(const Buffer& data, const Reduction& re
 
 DPTK_INLINE void ThreadTransport::reduce_scatter(const Buffer& input, const Buffer& output,
                                                  const Reduction& reduction) {
-    // Other ranks read the input concurrently, and the output may be part of it.
-    const algorithms::Scratch result(output);
+    const std::size_t first = own_offset(output.count);
+    // Other ranks read the input concurrently, except this rank's own part.
+    const bool is_read = detail::overlap(input, output) && output.data != input.slice(first, 0).data;
+    const algorithms::Scratch apart(output.slice(0, is_read ? output.count : 0));
+    const Buffer& result = is_read ? apart.buffer() : output;
     run_joint({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
-        const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
-        reduce_slice(calls, first, output, reduction, {&result.buffer().data, 1});
+        reduce_slice(calls, first, output, reduction, {&result.data, 1});
     });
-    copy(output, result.buffer());
+    take(output, result);
 }
 
 DPTK_INLINE void ThreadTransport::broadcast(const Buffer& data, int root) {
@@ -188,9 +190,9 @@ DPTK_INLINE std::size_t ThreadTransport::slice_begin(int slice, std::size_t coun
 
 DPTK_INLINE void ThreadTransport::reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
                                                const Reduction& reduction, std::span<void* const> results) {
-    std::vector<const void*> sources;
-    for (const Collective& call : calls) sources.push_back(call.input.slice(first, slice.count).data);
-    detail::reduce_together({sources, results, slice.count, static_cast<double>(calls.size())}, slice,
+    sources_.clear();
+    for (const Collective& call : calls) sources_.push_back(call.input.slice(first, slice.count).data);
+    detail::reduce_together({sources_, results, slice.count, static_cast<double>(calls.size())}, slice,
                             slice.dtype, reduction);
 }
 

@@ -3,9 +3,9 @@
 #include "dptk/comm/work.hpp"
 
 #include <atomic>
-#include <optional>
 #include <utility>
 
+#include "dptk/comm/detail/block_pool.hpp"
 #include "dptk/comm/detail/channel_job.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -19,7 +19,10 @@ class WorkHandle {
     explicit WorkHandle(std::shared_ptr<WorkState> operation) : state(std::move(operation)) {}
     WorkHandle(std::shared_ptr<WorkState> operation, const ChannelJob& job,
                std::shared_ptr<CallTracker> tracker)
-        : state(std::move(operation)), job_(job), tracker_(std::move(tracker)) {}
+        : state(std::move(operation)),
+          control_(job.control),
+          agreed_errors_(job.agreed_errors),
+          tracker_(std::move(tracker)) {}
 
     WorkHandle(const WorkHandle&) = delete;
     WorkHandle& operator=(const WorkHandle&) = delete;
@@ -30,10 +33,10 @@ class WorkHandle {
         if (is_detached || fork_guard_.is_in_child()) return;
         try {
             const bool is_unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-            if (job_ && is_unwinding && !job_->agreed_errors->is_unwinding() && !state->ended()) {
-                job_->control->job_state()->fail(text(
-                    "rank ", job_->control->rank(), " left an operation in flight because of an exception"));
-                if (!job_->control->is_interruptible()) {
+            if (control_ && is_unwinding && !agreed_errors_->is_unwinding() && !state->ended()) {
+                control_->job_state()->fail(
+                    text("rank ", control_->rank(), " left an operation in flight because of an exception"));
+                if (!control_->is_interruptible()) {
                     abandon();
                     return;
                 }
@@ -49,7 +52,7 @@ class WorkHandle {
             throw ArgumentError(
                 "a forked process waited for an operation of its parent: only the parent may");
         if (!tracker_ || timeout != std::chrono::nanoseconds::max()) return state->wait(timeout);
-        const ProgramWait::Scope waits(job_->control->program(), *tracker_);
+        const ProgramWait::Scope waits(control_->program(), *tracker_);
         return state->wait(timeout);
     }
 
@@ -61,11 +64,12 @@ class WorkHandle {
     /// the job is ended. Operations in which the other ranks take part end within the delay.
     void abandon() {
         constexpr std::chrono::milliseconds delay{200};
-        const bool is_first = job_->control->abandon_calls();
+        const bool is_first = control_->abandon_calls();
         if (!state->wait(is_first ? delay : std::chrono::milliseconds(0)) && tracker_) tracker_->abandon();
     }
 
-    std::optional<ChannelJob> job_;
+    std::shared_ptr<ControlPlane> control_;  // null for an operation of no job
+    std::shared_ptr<AgreedErrors> agreed_errors_;
     std::shared_ptr<CallTracker> tracker_;
     ForkGuard fork_guard_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
@@ -85,12 +89,12 @@ DPTK_INLINE bool WorkState::ended() {
 }
 
 DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state) {
-    if (state) handle_ = std::make_shared<detail::WorkHandle>(std::move(state));
+    if (state) handle_ = detail::make_pooled<detail::WorkHandle>(std::move(state));
 }
 
 DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state, const detail::ChannelJob& job,
                        std::shared_ptr<detail::CallTracker> tracker) {
-    if (state) handle_ = std::make_shared<detail::WorkHandle>(std::move(state), job, std::move(tracker));
+    if (state) handle_ = detail::make_pooled<detail::WorkHandle>(std::move(state), job, std::move(tracker));
 }
 
 DPTK_INLINE void Work::wait() {

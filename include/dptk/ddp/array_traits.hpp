@@ -3,14 +3,16 @@
 /// library, as parameters. The headers in dptk/adapters specialize ArrayTraits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -18,6 +20,32 @@ namespace DPTK_NAMESPACE {
 
 /// Value of ParameterRef::layout for a column-major array, whose first index varies fastest.
 inline constexpr std::uint64_t column_major = 1;
+
+/// The sizes of an array's dimensions, first dimension first: at most 16. Holds them without allocating
+/// memory.
+class Dimensions {
+  public:
+    Dimensions() = default;
+    /// Holds these sizes: out.shape = {rows, columns}. Throws ArgumentError for more than 16.
+    Dimensions(std::initializer_list<std::size_t> sizes);
+
+    /// Adds the size of the next dimension. Throws ArgumentError if there are 16.
+    void push_back(std::size_t size);
+
+    void clear() noexcept { count_ = 0; }  ///< Removes all sizes.
+
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< The number of dimensions.
+    [[nodiscard]] const std::size_t* begin() const noexcept { return sizes_.data(); }
+    [[nodiscard]] const std::size_t* end() const noexcept { return sizes_.data() + count_; }
+    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept { return sizes_[i]; }
+    [[nodiscard]] std::size_t back() const noexcept { return sizes_[count_ - 1]; }
+
+    friend bool operator==(const Dimensions& a, const Dimensions& b) noexcept { return detail::equal(a, b); }
+
+  private:
+    std::array<std::size_t, 16> sizes_{};
+    std::size_t count_ = 0;
+};
 
 /// A non-owning view of an array's elements. The elements are contiguous, or form runs of equal length at
 /// equal distances if the array is a part of a larger one: element k lies k / run * stride + k % run
@@ -28,7 +56,7 @@ struct ArrayRef {
     /// in which the elements lie.
     Buffer elements;
     /// The logical shape: rows, then columns, for either order of elements.
-    std::vector<std::size_t> shape;
+    Dimensions shape;
     /// The order of elements, as in ParameterRef: 0 if the last index varies fastest (row-major), or
     /// column_major.
     std::uint64_t layout = 0;

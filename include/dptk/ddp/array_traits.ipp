@@ -4,6 +4,17 @@
 
 namespace DPTK_NAMESPACE {
 
+DPTK_INLINE Dimensions::Dimensions(std::initializer_list<std::size_t> sizes) {
+    for (const std::size_t size : sizes) push_back(size);
+}
+
+DPTK_INLINE void Dimensions::push_back(std::size_t size) {
+    if (count_ == sizes_.size())
+        throw ArgumentError(detail::text("an array has more than ", sizes_.size(),
+                                         " dimensions, the most that dptk supports"));
+    sizes_[count_++] = size;
+}
+
 DPTK_INLINE bool ArrayRef::is_contiguous() const noexcept {
     return run == 0 || run >= elements.count || run == stride;
 }

@@ -25,26 +25,42 @@ class BufferSource {
     template <MutableBufferList B>
         requires(!std::is_rvalue_reference_v<B &&> || BufferListOutlivesCall<B>) &&
                 (!std::same_as<std::remove_cvref_t<B>, BufferSource>)
-    explicit BufferSource(B&& list) : collect_(collector(std::forward<B>(list))) {}
+    explicit BufferSource(B&& list) : read_(reader(std::forward<B>(list))) {}
 
     /// Accepts a function that returns the buffers, for types that are known only at run time. It is called
     /// whenever the addresses are needed.
     explicit BufferSource(std::function<std::vector<Buffer>()> collect);
 
     /// Returns all buffers with their current addresses, always in the same order.
-    [[nodiscard]] std::vector<Buffer> collect() const { return collect_(); }
+    [[nodiscard]] std::vector<Buffer> collect() const;
+
+    /// Accepts a function that fills a list with the buffers, and may reuse the list's memory.
+    [[nodiscard]] static BufferSource of_function(std::function<void(std::vector<Buffer>& buffers)> read);
+
+    /// Does what collect() does, in memory that is reused.
+    void read(std::vector<Buffer>& buffers) const { read_(buffers); }
 
   private:
+    using Read = std::function<void(std::vector<Buffer>& buffers)>;
+
     template <class B>
-    [[nodiscard]] static std::function<std::vector<Buffer>()> collector(B&& list) {
+    [[nodiscard]] static Read reader(B&& list) {
         if constexpr (std::is_lvalue_reference_v<B>) {
-            return [&list] { return detail::erase_buffers(list).buffers; };
+            return [&list](std::vector<Buffer>& buffers) { read_list(list, buffers); };
         } else {
-            return [list = std::forward<B>(list)]() mutable { return detail::erase_buffers(list).buffers; };
+            return [list = std::forward<B>(list)](std::vector<Buffer>& buffers) mutable {
+                read_list(list, buffers);
+            };
         }
     }
 
-    std::function<std::vector<Buffer>()> collect_;
+    template <class B>
+    static void read_list(B& list, std::vector<Buffer>& buffers) {
+        buffers.clear();
+        detail::for_each_range(list, [&](auto&& range) { buffers.push_back(detail::buffer_of(range)); });
+    }
+
+    Read read_;
 };
 
 namespace detail {
@@ -65,12 +81,11 @@ struct BufferCollector {
 template <class Model>
 [[nodiscard]] std::optional<BufferSource> buffers_of_model(Model& model) {
     if constexpr (requires(BufferCollector collector) { model.for_each_buffer(collector); }) {
-        const auto collect = [&model] {
-            std::vector<Buffer> all;
-            model.for_each_buffer(BufferCollector{all});
-            return all;
-        };
-        if (!collect().empty()) return BufferSource(collect);
+        const BufferSource source = BufferSource::of_function([&model](std::vector<Buffer>& buffers) {
+            buffers.clear();
+            model.for_each_buffer(BufferCollector{buffers});
+        });
+        if (!source.collect().empty()) return source;
     }
     return std::nullopt;
 }

@@ -5,7 +5,19 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE BufferSource::BufferSource(std::function<std::vector<Buffer>()> collect)
-    : collect_(std::move(collect)) {}
+    : read_([collect = std::move(collect)](std::vector<Buffer>& buffers) { buffers = collect(); }) {}
+
+DPTK_INLINE BufferSource BufferSource::of_function(std::function<void(std::vector<Buffer>& buffers)> read) {
+    BufferSource source([] { return std::vector<Buffer>(); });
+    source.read_ = std::move(read);
+    return source;
+}
+
+DPTK_INLINE std::vector<Buffer> BufferSource::collect() const {
+    std::vector<Buffer> buffers;
+    read(buffers);
+    return buffers;
+}
 
 }  // namespace DPTK_NAMESPACE
 

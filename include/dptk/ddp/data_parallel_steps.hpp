@@ -78,10 +78,8 @@ class DataParallelSteps {
         if constexpr (detail::GradientRange<G&>) {
             mark_ready_at(std::ranges::data(container));
         } else {
-            ParameterSink sink;
+            ParameterSink sink([this](const void* gradient) { mark_ready_at(gradient); });
             for_each_parameter(container, sink);
-            for (const ParameterRef& found : sink.parameters())
-                mark_ready_at(found.gradient != nullptr ? found.gradient : found.value);
         }
     }
 

@@ -115,6 +115,8 @@ enum class ParameterPart : std::uint8_t { both, values, gradients };
 /// bfloat16; a shape() member gives their dimensions.
 class ParameterSink {
   public:
+    ParameterSink() = default;
+
     /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
     /// path() is empty.
     void operator()(const ParameterRef& parameter);
@@ -124,7 +126,7 @@ class ParameterSink {
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
         detail::describe(value, value_);
-        if (known_ != nullptr) return read_again(value_);
+        if (reads_addresses()) return read_addresses(value_);
         add(value_, value_.run_length());
     }
 
@@ -134,7 +136,7 @@ class ParameterSink {
     void operator()(Value&& value, Gradient&& gradient) {
         detail::describe(value, value_);
         detail::describe(gradient, gradient_);
-        if (known_ != nullptr) return read_again(value_, gradient_);
+        if (reads_addresses()) return read_addresses(value_, gradient_);
         add(value_, gradient_);
     }
 
@@ -154,6 +156,7 @@ class ParameterSink {
     /// visit() adds: inside("[3]", ...) within "weights" makes "weights[3]".
     template <class Visit>
     void inside(std::string_view element, Visit&& visit) {
+        if (reads_addresses()) return visit();  // without names
         const std::size_t length = path_.size();
         if (!path_.empty() && !element.empty() && element.front() != '[') path_ += '.';
         path_ += element;
@@ -164,6 +167,7 @@ class ParameterSink {
     /// Calls visit() with "[index]" appended to path().
     template <class Visit>
     void inside(std::size_t index, Visit&& visit) {
+        if (reads_addresses()) return visit();
         std::array<char, 24> element{'['};
         char* const end = std::to_chars(element.data() + 1, element.data() + element.size() - 1, index).ptr;
         *end = ']';
@@ -179,8 +183,24 @@ class ParameterSink {
 
   private:
     friend class ParameterSource;
+    friend class DataParallelSteps;
 
     using Visitor = std::function<void(ParameterSink&)>;
+
+    /// Makes a sink that passes the address of each gradient, or of each array without one, to a function,
+    /// and adds no parameters. Allocates no memory.
+    explicit ParameterSink(std::function<void(const void*)> take_gradient)
+        : take_gradient_(std::move(take_gradient)) {}
+
+    /// Returns whether only addresses are read, and no parameters added.
+    [[nodiscard]] bool reads_addresses() const noexcept { return known_ != nullptr || take_gradient_; }
+
+    void read_addresses(const ParameterRef& parameter);
+    void read_addresses(const ArrayRef& array);
+    void read_addresses(const ArrayRef& value, const ArrayRef& gradient);
+
+    /// Passes the address of each run of an array to take_gradient_.
+    void take_runs(const ArrayRef& gradient, std::size_t run) const;
 
     /// Reads only the addresses of parameters that are known from an earlier visit. Returns whether the
     /// visitor has passed the same parameters. Allocates no memory, except in the visitor.
@@ -213,6 +233,8 @@ class ParameterSink {
     ArrayRef value_;     // the array that is being added; its memory is reused
     ArrayRef gradient_;  // its gradient
     bool were_parameters_used_ = false;
+
+    std::function<void(const void*)> take_gradient_;
 
     // While addresses are read again:
     std::vector<ParameterRef>* known_ = nullptr;
@@ -262,6 +284,8 @@ template <class Key, class Visit>
 void inside_key(ParameterSink& sink, const Key& key, Visit&& visit) {
     if constexpr (std::convertible_to<const Key&, std::string_view>) {
         sink.inside(std::string_view(key), visit);
+    } else if constexpr (std::unsigned_integral<Key> && sizeof(Key) > 1) {
+        sink.inside(std::size_t{key}, visit);
     } else if constexpr (std::is_arithmetic_v<Key>) {
         sink.inside(text("[", key, "]"), visit);
     } else {

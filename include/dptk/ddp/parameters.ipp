@@ -7,19 +7,19 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE void ParameterSink::operator()(const ParameterRef& parameter) {
-    if (known_ != nullptr) return read_again(parameter);
+    if (reads_addresses()) return read_addresses(parameter);
     (*this)(ParameterRef(parameter));
 }
 
 DPTK_INLINE void ParameterSink::operator()(ParameterRef&& parameter) {
-    if (known_ != nullptr) return read_again(parameter);
+    if (reads_addresses()) return read_addresses(parameter);
     if (parameter.name.empty()) parameter.name = next_name();
     parameters_.push_back(std::move(parameter));
 }
 
 DPTK_INLINE std::vector<ParameterRef>& ParameterSink::parameters() {
     were_parameters_used_ = true;
-    if (known_ != nullptr) throw ArgumentError("no parameters are added while addresses are read again");
+    if (reads_addresses()) throw ArgumentError("no parameters are added while only addresses are read");
     return parameters_;
 }
 
@@ -42,6 +42,26 @@ DPTK_INLINE bool ParameterSink::read_again(const Visitor& visitor, std::vector<P
     are_same_ = true;
     visitor(*this);
     return are_same_ && next_ == known.size();
+}
+
+DPTK_INLINE void ParameterSink::read_addresses(const ParameterRef& parameter) {
+    if (!take_gradient_) return read_again(parameter);
+    take_gradient_(parameter.gradient != nullptr ? parameter.gradient : parameter.value);
+}
+
+DPTK_INLINE void ParameterSink::read_addresses(const ArrayRef& array) {
+    if (!take_gradient_) return read_again(array);
+    take_runs(array, array.run_length());
+}
+
+DPTK_INLINE void ParameterSink::read_addresses(const ArrayRef& value, const ArrayRef& gradient) {
+    if (!take_gradient_) return read_again(value, gradient);
+    take_runs(gradient, std::min(value.run_length(), gradient.run_length()));
+}
+
+DPTK_INLINE void ParameterSink::take_runs(const ArrayRef& gradient, std::size_t run) const {
+    const std::size_t runs = run == gradient.elements.count ? 1 : gradient.elements.count / run;
+    for (std::size_t i = 0; i < runs; ++i) take_gradient_(gradient.piece(i * run, run).data);
 }
 
 DPTK_INLINE void ParameterSink::read_again(const ParameterRef& parameter) {
@@ -106,7 +126,8 @@ DPTK_INLINE std::string ParameterSink::next_name() const {
 }
 
 DPTK_INLINE void ParameterSink::add(const ArrayRef& array, std::size_t run) {
-    if (run == array.elements.count) return add_piece(next_name(), array.elements, array.shape, array.layout);
+    if (run == array.elements.count)
+        return add_piece(next_name(), array.elements, {array.shape.begin(), array.shape.end()}, array.layout);
     const std::string whole = next_name();
     for (std::size_t i = 0; i < array.elements.count / run; ++i)
         add_piece(detail::text(whole, ".run[", i, "]"), array.piece(i * run, run), {run}, array.layout);

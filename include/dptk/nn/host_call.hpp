@@ -46,6 +46,7 @@ struct SavedValues {
     std::vector<T> values;             ///< Numbers of the operation's choice.
     std::vector<std::size_t> indices;  ///< Indices of the operation's choice.
     std::vector<double> sums;          ///< For a batch norm: see backward_parameters() in nn/reference.
+    std::vector<double> variances;     ///< For a batch norm: workspace.
     double count = 0;                  ///< For a batch norm: the elements of a channel, over all ranks.
 };
 

@@ -196,16 +196,19 @@ class Network {
     /// agree_on_layouts() is called, or the network is destroyed.
     template <std::invocable<ParameterRef> Sink>
     void for_each_parameter(Sink&& sink) {
+        refs_.resize(parameters_.size());
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             Parameter& parameter = *parameters_[i];
-            sink(ParameterRef{.name = structure_.parameters[i].name,
-                              .shape = parameter.shape(),
-                              .dtype = dtype_of<Scalar>,
-                              .device = device_of(parameter.values()),
-                              .count = parameter.count(),
-                              .value = parameter.values().data(),
-                              .gradient = parameter.gradient().data(),
-                              .layout = parameter.layout()});
+            ParameterRef& ref = refs_[i];
+            ref.name = structure_.parameters[i].name;
+            ref.shape = parameter.shape();
+            ref.dtype = dtype_of<Scalar>;
+            ref.device = device_of(parameter.values());
+            ref.count = parameter.count();
+            ref.value = parameter.values().data();
+            ref.gradient = parameter.gradient().data();
+            ref.layout = parameter.layout();
+            sink(std::as_const(ref));
         }
     }
 
@@ -213,12 +216,18 @@ class Network {
     template <std::invocable<NamedBuffer> Sink>
     void for_each_buffer(Sink&& sink) {
         for (const auto& norm : norms_) {
-            const std::string prefix = graph_.nodes()[norm->node].name + '.';
-            const auto [mean, variance, batch_count] = buffers_of(*norm);
-            const Shape shape{mean.count};
-            sink(NamedBuffer{prefix + "running_mean", shape, mean});
-            sink(NamedBuffer{prefix + "running_var", shape, variance});
-            sink(NamedBuffer{prefix + "num_batches_tracked", {}, batch_count});
+            const std::array<Buffer, 3> buffers = buffers_of(*norm);
+            if (norm->named.empty()) {
+                const std::string prefix = graph_.nodes()[norm->node].name + '.';
+                const Shape shape{buffers[0].count};
+                norm->named = {{prefix + "running_mean", shape, {}},
+                               {prefix + "running_var", shape, {}},
+                               {prefix + "num_batches_tracked", {}, {}}};
+            }
+            for (std::size_t i = 0; i < buffers.size(); ++i) {
+                norm->named[i].data = buffers[i];
+                sink(std::as_const(norm->named[i]));
+            }
         }
     }
 
@@ -541,7 +550,8 @@ class Network {
     struct Norm {
         std::size_t node;
         RunningStatistics<Scalar> statistics;
-        SavedValues<Scalar> saved;  // for empty batches
+        SavedValues<Scalar> saved;            // for empty batches
+        std::vector<NamedBuffer> named = {};  // for for_each_buffer()
 
         [[nodiscard]] HostCall<Scalar> empty_call(const std::vector<Shape>& shapes, const Pass& pass) {
             static constexpr const Scalar* no_input = nullptr;
@@ -649,6 +659,7 @@ class Network {
     detail::NetworkStructure structure_;
     std::vector<std::unique_ptr<Layer>> layers_;  // by operation; that of the input is null
     std::vector<Parameter*> parameters_;
+    std::vector<ParameterRef> refs_;                            // for for_each_parameter()
     std::vector<std::shared_ptr<const void>> gradient_owners_;  // by parameter
     std::vector<std::unique_ptr<Norm>> norms_;
     Mode mode_ = Mode::train;

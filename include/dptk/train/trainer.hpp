@@ -610,16 +610,16 @@ class Trainer : public TrainingRun {
     /// Returns the sums of loss, correct predictions and samples, over the shards in their order, so that
     /// they do not depend on the number of ranks. Collective.
     [[nodiscard]] std::array<double, 3> sums(const std::vector<Totals>& totals) {
-        std::vector<double> own;
+        own_sums_.clear();
         for (const Totals& shard : totals) {
             const auto fetched = shard.fetch();
-            own.insert(own.end(), {fetched.loss, fetched.correct, fetched.samples});
+            own_sums_.insert(own_sums_.end(), {fetched.loss, fetched.correct, fetched.samples});
         }
-        std::vector<double> all(own.size() * static_cast<std::size_t>(group_.size()));
-        group_.all_gather(own, all);
+        all_sums_.resize(own_sums_.size() * static_cast<std::size_t>(group_.size()));
+        group_.all_gather(own_sums_, all_sums_);
         std::array<double, 3> sums{};
         if (&totals == &training_) sums = continued_sums_;
-        for (std::size_t i = 0; i < all.size(); ++i) sums[i % 3] += all[i];
+        for (std::size_t i = 0; i < all_sums_.size(); ++i) sums[i % 3] += all_sums_[i];
         return sums;
     }
 
@@ -687,6 +687,7 @@ class Trainer : public TrainingRun {
     SamplerState sampler_state_;                 // after the last step
     std::optional<SamplerState> continued_;      // where the next epoch begins, if not at its first sample
     std::array<double, 3> continued_sums_ = {};  // of the samples before that
+    std::vector<double> own_sums_, all_sums_;    // workspace of sums()
     std::optional<detail::NonFiniteLoss> non_finite_;
     std::string dataset_fingerprint_;
     std::optional<std::vector<std::size_t>> test_positions_;  // in test_batch

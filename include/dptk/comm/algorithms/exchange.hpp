@@ -22,7 +22,7 @@ namespace DPTK_NAMESPACE::algorithms {
 class Scratch {
   public:
     explicit Scratch(const Buffer& like)
-        : memory_(std::make_unique_for_overwrite<std::byte[]>(like.bytes())),
+        : memory_(like.bytes() == 0 ? nullptr : std::make_unique_for_overwrite<std::byte[]>(like.bytes())),
           buffer_(like.at(memory_.get())) {}
 
     [[nodiscard]] const Buffer& buffer() const noexcept { return buffer_; }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <vector>
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -167,9 +166,9 @@ DPTK_INLINE void reduce_pieces(const VectorSum& job, const Buffer& like, const R
     const bool widen = needs_wide_accumulation(like.dtype, reduction);
     Buffer sum = like;
     if (widen) sum.dtype = accumulation_dtype(like.dtype);
-    sum.count = std::min(job.count, std::max<std::size_t>(piece_bytes / sum.element_size(), 1));
-    std::vector<std::byte> sum_memory(sum.bytes());
-    std::vector<std::byte> part_memory(widen ? sum.bytes() : 0);
+    sum.count = std::min(job.count, piece_bytes / sum.element_size());
+    alignas(64) std::array<std::byte, piece_bytes> sum_memory;
+    alignas(64) std::array<std::byte, piece_bytes> part_memory;
     for (std::size_t done = 0; done < job.count; done += sum.count) {
         const std::size_t count = std::min(sum.count, job.count - done);
         const auto piece = [&](const void* data) {

@@ -43,6 +43,9 @@ struct CallContext {
         break_job_unless_agreed(job, operation);
     }
 
+    /// Carries out the call on the transport.
+    virtual void carry_out(const Collective& call, AllReduceAlgorithm algorithm) const = 0;
+
     /// Throws if the transport or the job has failed. The transport's own failure takes precedence, since it
     /// is more specific.
     virtual void throw_if_failed() const = 0;

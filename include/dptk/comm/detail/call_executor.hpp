@@ -79,12 +79,16 @@ struct CallExecutor final : CallContext {
         }
     }
 
-    /// Returns a function that carries out the call later, possibly on another thread.
-    [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
+    /// Returns a function that carries out the call later, possibly on another thread; null if the function
+    /// is carry_out().
+    [[nodiscard]] std::function<void()> prepare(const Collective& call) const {
         if constexpr (HasPrepare<T>) return transport->prepare(call);
-        return [on = transport, call, algorithm, in = job] {
-            in_transport<T>(in, [&] { algorithms::run_out_of_line(*on, call, algorithm); });
-        };
+        return nullptr;
+    }
+
+    void carry_out(const Collective& call, AllReduceAlgorithm algorithm) const override {
+        if constexpr (HasPrepare<T>) return transport->prepare(call)();
+        in_transport<T>(job, [&] { algorithms::run_out_of_line(*transport, call, algorithm); });
     }
 
     using CallContext::run;
@@ -104,7 +108,7 @@ struct CallExecutor final : CallContext {
     void run_nonblocking(const Collective& call) const {
         ActiveCall(*tracker, call).run([&] {
             const std::shared_ptr<WorkState> work = transport->start(call);
-            if (!work) return prepare(call, AllReduceAlgorithm::automatic)();
+            if (!work) return carry_out(call, AllReduceAlgorithm::automatic);
             work->wait(std::chrono::nanoseconds::max());
             if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
         });

@@ -116,7 +116,8 @@ class ChannelBase : public Channel {
         });
     }
 
-    /// Starts a call that `prepared` executes on the background thread.
+    /// Starts a call on the background thread, which calls `prepared`, or carries out the call if that is
+    /// null.
     [[nodiscard]] std::shared_ptr<WorkState> start_on_thread(const Collective& call,
                                                              std::function<void()> prepared,
                                                              std::shared_ptr<const void> keep_alive,

@@ -140,12 +140,17 @@ DPTK_INLINE std::shared_ptr<WorkState> ChannelBase::start_on_thread(const Collec
                       algorithm = algorithm_of(call), operation = std::move(prepared)] {
             const CallTimeout limit(*context->tracker, call.timeout);
             context->job.control->job_state()->check();
-            context->abort_job_on_error([&] { context->run(call, algorithm, operation); });
+            context->abort_job_on_error([&] {
+                context->run(call, algorithm, [&] {
+                    if (operation) return operation();
+                    context->carry_out(call, algorithm);
+                });
+            });
             if (then) then();
             return -1;
         });
     if (!context_->checker) return work;
-    return std::make_shared<CheckedWork>(std::move(work), context_->checker);
+    return make_pooled<CheckedWork>(std::move(work), context_->checker);
 }
 
 DPTK_INLINE std::function<void()> ChannelBase::poll_check(const Collective& call) const {

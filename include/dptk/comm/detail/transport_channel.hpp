@@ -144,9 +144,9 @@ class TransportChannel final : public ChannelBase {
             std::shared_ptr<WorkState> work;
             abort_job_on_error([&] {
                 const CallWaits waits(*job_state());
-                work = std::make_shared<TrackedWork>(transport().start(message), executor_->job.control,
-                                                     message_tracker(), pack(message), message.timeout,
-                                                     nullptr, at_failure);
+                work = make_pooled<TrackedWork>(transport().start(message), executor_->job.control,
+                                                message_tracker(), pack(message), message.timeout, nullptr,
+                                                at_failure);
             });
             started().add(work, std::move(keep_alive));
             return Work(work, job());
@@ -160,7 +160,7 @@ class TransportChannel final : public ChannelBase {
                 return message.verb == Verb::recv ? peer : -1;
             };
             if (!progresses_by_caller()) return Work(queue().start(carry_out), job());
-            const auto work = std::make_shared<QueuedWork>(carry_out);
+            const auto work = make_operation(carry_out);
             work->run();
             return Work(work, job());
         }
@@ -344,7 +344,7 @@ class TransportChannel final : public ChannelBase {
                                               std::function<void()> then) {
         if (executor_->checker) executor_->checker->announce();
         std::function<void()> prepared;
-        abort_job_on_error([&] { prepared = executor_->prepare(call, algorithm_of(call)); });
+        abort_job_on_error([&] { prepared = executor_->prepare(call); });
         return start_on_thread(call, std::move(prepared), std::move(keep_alive), std::move(then));
     }
 
@@ -365,9 +365,8 @@ class TransportChannel final : public ChannelBase {
                 });
             }
             if (work) {
-                work = std::make_shared<TrackedWork>(std::move(work), executor_->job.control,
-                                                     executor_->tracker, PackedCall(call), call.timeout,
-                                                     std::move(then), at_failure);
+                work = make_pooled<TrackedWork>(std::move(work), executor_->job.control, executor_->tracker,
+                                                PackedCall(call), call.timeout, std::move(then), at_failure);
                 started().add(call, work, std::move(keep_alive));
                 return work;
             }

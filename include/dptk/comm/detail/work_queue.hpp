@@ -4,14 +4,16 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <exception>
-#include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "dptk/comm/detail/block_pool.hpp"
 #include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/process/fork_guard.hpp"
@@ -20,13 +22,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// An operation that a WorkQueue runs.
-class QueuedWork final : public WorkState {
+class QueuedWork : public WorkState {
   public:
-    /// The function returns the value for source_rank().
-    using Operation = std::function<int()>;
-
-    explicit QueuedWork(Operation operation);
-
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     DPTK_INLINE std::exception_ptr error() override;
@@ -39,14 +36,39 @@ class QueuedWork final : public WorkState {
 
     DPTK_INLINE std::exception_ptr unreported_error() override;
 
+  protected:
+    /// Carries out the operation, and returns the value for source_rank().
+    virtual int carry_out() = 0;
+
+    /// Destroys the operation, and releases what it kept alive.
+    virtual void drop() noexcept = 0;
+
   private:
-    Operation operation_;
     int source_rank_ = -1;
     std::mutex mutex_;
     std::condition_variable ended_changed_;
     bool ended_ = false;
     WorkError error_;
 };
+
+/// An operation that is a function object.
+template <class Operation>
+class QueuedOperation final : public QueuedWork {
+  public:
+    explicit QueuedOperation(Operation operation) : operation_(std::move(operation)) {}
+
+  private:
+    int carry_out() override { return (*operation_)(); }
+    void drop() noexcept override { operation_.reset(); }
+
+    std::optional<Operation> operation_;
+};
+
+/// Returns the operation, which has not started. `operation` returns the value for source_rank().
+template <class Operation>
+[[nodiscard]] std::shared_ptr<QueuedWork> make_operation(Operation operation) {
+    return make_pooled<QueuedOperation<Operation>>(std::move(operation));
+}
 
 class WorkQueue {
   public:
@@ -56,7 +78,12 @@ class WorkQueue {
 
     ~WorkQueue();
 
-    std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
+    template <class Operation>
+    std::shared_ptr<QueuedWork> start(Operation operation) {
+        std::shared_ptr<QueuedWork> work = make_operation(std::move(operation));
+        add(work);
+        return work;
+    }
 
     /// Returns whether no operation is queued or running. If so, the caller may run an operation itself.
     [[nodiscard]] bool idle() const { return !thread_.joinable() || has_no_work(); }
@@ -75,14 +102,18 @@ class WorkQueue {
     void leak() noexcept;
 
   private:
+    using Waiting = std::list<std::shared_ptr<QueuedWork>, PoolAllocator<std::shared_ptr<QueuedWork>>>;
+
     struct Shared {
         std::mutex mutex;
         std::condition_variable changed;
-        std::deque<std::shared_ptr<QueuedWork>> waiting;
+        Waiting waiting;
         std::vector<std::shared_ptr<QueuedWork>> failed;
         bool running = false;
         bool closing = false;
     };
+
+    void add(std::shared_ptr<QueuedWork> work);
 
     static void serve(Shared& shared);
 

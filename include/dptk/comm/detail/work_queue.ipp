@@ -12,8 +12,6 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE QueuedWork::QueuedWork(Operation operation) : operation_(std::move(operation)) {}
-
 DPTK_INLINE bool QueuedWork::wait(std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     const auto ended = [this] { return ended_; };
@@ -32,7 +30,7 @@ DPTK_INLINE std::exception_ptr QueuedWork::error() {
 DPTK_INLINE void QueuedWork::run() noexcept {
     std::exception_ptr error;
     try {
-        source_rank_ = operation_();
+        source_rank_ = carry_out();
     } catch (...) {
         error = std::current_exception();
     }
@@ -40,7 +38,7 @@ DPTK_INLINE void QueuedWork::run() noexcept {
 }
 
 DPTK_INLINE void QueuedWork::end(std::exception_ptr error) noexcept {
-    operation_ = nullptr;  // releases what the operation kept alive
+    drop();
     const std::lock_guard lock(mutex_);
     error_.set(std::move(error));
     ended_ = true;
@@ -60,17 +58,15 @@ DPTK_INLINE WorkQueue::~WorkQueue() {
     }
 }
 
-DPTK_INLINE std::shared_ptr<QueuedWork> WorkQueue::start(QueuedWork::Operation operation) {
+DPTK_INLINE void WorkQueue::add(std::shared_ptr<QueuedWork> work) {
     if (fork_guard_.is_in_child())
         throw ArgumentError("a forked process called an object of its parent: only the parent may do so");
-    auto work = std::make_shared<QueuedWork>(std::move(operation));
     if (!thread_.joinable()) thread_ = start_background_thread([shared = shared_] { serve(*shared); });
     {
         const std::lock_guard lock(shared_->mutex);
-        shared_->waiting.push_back(work);
+        shared_->waiting.push_back(std::move(work));
     }
     shared_->changed.notify_all();
-    return work;
 }
 
 DPTK_INLINE bool WorkQueue::has_no_work() const {
@@ -105,7 +101,7 @@ DPTK_INLINE void WorkQueue::finish() {
 
 DPTK_INLINE void WorkQueue::abandon() {
     if (!thread_.joinable()) return;
-    std::deque<std::shared_ptr<QueuedWork>> dropped;
+    Waiting dropped;
     {
         const std::lock_guard lock(shared_->mutex);
         shared_->closing = true;

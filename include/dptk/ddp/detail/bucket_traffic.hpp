@@ -65,11 +65,17 @@ class BucketTraffic {
     Transfer wait(std::size_t b);
 
   private:
+    /// What an operation in flight writes to and keeps alive. Used again in the next step.
+    struct Sent {
+        Transfer transfer;
+        std::shared_ptr<void> memory;
+    };
+
     ProcessGroup& group_;
     bool is_own_;
     BucketSet::Outcome outcome_;
     std::vector<Work> in_flight_;
-    std::vector<std::shared_ptr<Transfer>> transfers_;
+    std::vector<std::shared_ptr<Sent>> sent_;
     trace::Clock::time_point last_end_;
     std::unique_ptr<HookRunner> hook_runner_;
 };

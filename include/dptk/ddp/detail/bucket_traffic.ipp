@@ -17,17 +17,23 @@ DPTK_INLINE bool BucketTraffic::carries_status(const BucketSet& buckets) const n
 }
 
 DPTK_INLINE void BucketTraffic::reset(std::size_t buckets) {
+    sent_.resize(buckets);
+    for (std::size_t b = 0; b < buckets; ++b) {
+        const bool is_in_use = b < in_flight_.size() && in_flight_[b].state() != nullptr;  // after an error
+        if (is_in_use || !sent_[b]) sent_[b] = std::make_shared<Sent>();
+    }
     in_flight_.assign(buckets, Work());
-    transfers_.assign(buckets, nullptr);
     last_end_ = {};
 }
 
 DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
                                        const std::vector<ParameterRef>& parameters, const LaunchInfo& info) {
     GradientBucket& bucket = buckets[b];
-    const auto transfer = std::make_shared<Transfer>(trace::Clock::now());
-    const auto arrive = [transfer] { transfer->end = trace::Clock::now(); };
-    transfers_[b] = transfer;
+    const std::shared_ptr<Sent>& sent = sent_[b];
+    sent->memory = bucket.memory();
+    sent->transfer = {trace::Clock::now()};
+    // Small enough for std::function to hold without an allocation; the operation keeps `sent` alive.
+    const auto arrive = [transfer = &sent->transfer] { transfer->end = trace::Clock::now(); };
     const bool is_last = b + 1 == buckets.size();
     if (outcome_ == BucketSet::Outcome::unreduced) return arrive();
     if (hook_runner_) {
@@ -46,11 +52,11 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
                           : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
     call.bucket = static_cast<int>(b);
     if (bucket.gradients().on_device()) {
-        in_flight_[b] = group_.channel().start(call, bucket.memory());  // wait() records the end
+        in_flight_[b] = group_.channel().start(call, sent);  // wait() records the end
         if (!is_own_) in_flight_[b].wait();
-        in_flight_[b].detach();  // the operation keeps the bucket's memory alive
+        in_flight_[b].detach();  // the operation keeps `sent` alive
     } else if (is_own_ && !info.may_block) {
-        in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
+        in_flight_[b] = group_.channel().start(call, sent, arrive);
         in_flight_[b].detach();
     } else {
         group_.channel().run(call);
@@ -60,7 +66,9 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
 
 DPTK_INLINE BucketTraffic::Transfer BucketTraffic::wait(std::size_t b) {
     in_flight_[b].wait();
-    Transfer transfer = *transfers_[b];
+    in_flight_[b] = Work();
+    sent_[b]->memory = nullptr;  // buckets may be rebuilt
+    Transfer transfer = sent_[b]->transfer;
     // launch() does not record the end for device memory
     if (transfer.end == trace::Clock::time_point()) transfer.end = trace::Clock::now();
     transfer.begin = std::max(transfer.begin, last_end_);

@@ -570,8 +570,13 @@ DPTK_INLINE void GradientReducer::end_step() {
     while (steps_->next() < buckets_.size()) launch();
     // This call must follow all buckets: some buckets are sent before all marks are known, and the number
     // of such buckets differs between ranks.
-    unused_.exchange(*group_, parameters_.size(),
-                     steps_->has_accumulated() ? first_launch_order(parameters_.sent()) : marks_.arrived());
+    if (unused_.must_exchange()) {
+        if (steps_->has_accumulated()) {
+            unused_.exchange(*group_, parameters_.size(), parameters_.sent());
+        } else {
+            unused_.exchange(*group_, parameters_.size(), marks_.arrived());
+        }
+    }
     find_gradients();
     reduction_ = steps_->reduction(own_);
     if (!steps_->finish(own_, unused_, *clock_)) throw_problems();

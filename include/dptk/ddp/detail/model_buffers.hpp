@@ -2,6 +2,7 @@
 /// of each step.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -38,6 +39,8 @@ class ModelBuffers {
 
     std::optional<BufferSource> source_;
     std::vector<Buffer> buffers_;
+    std::vector<Buffer> read_now_;           // workspace of read()
+    mutable std::vector<std::byte> packed_;  // workspace of broadcast(), with the elements of all buffers
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,9 +2,8 @@
 
 #include "dptk/ddp/detail/model_buffers.hpp"
 
-#include <utility>
+#include <cstring>
 
-#include "dptk/comm/coalesced.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
 
@@ -23,15 +22,15 @@ DPTK_INLINE bool ModelBuffers::are_on_devices() const noexcept {
 
 DPTK_INLINE void ModelBuffers::read() {
     if (!source_) return;
-    std::vector<Buffer> now = source_->collect();
+    source_->read(read_now_);
     const auto is_same = [](const Buffer& a, const Buffer& b) {
         return same_shape(a, b) && a.device == b.device;
     };
-    if (!detail::equal(now, buffers_, is_same))
+    if (!detail::equal(read_now_, buffers_, is_same))
         throw ArgumentError(
             "the model's buffers have changed since construction: expected the same number, sizes, types and "
             "devices");
-    buffers_ = std::move(now);
+    buffers_.swap(read_now_);
 }
 
 DPTK_INLINE void ModelBuffers::broadcast(ProcessGroup& group, int root, StreamRef stream) const {
@@ -42,8 +41,20 @@ DPTK_INLINE void ModelBuffers::broadcast(ProcessGroup& group, int root, StreamRe
                 {.verb = Verb::broadcast, .input = buffer, .output = buffer, .root = root, .stream = stream});
         return;
     }
-    const ErasedBuffers erased{buffers_, {}};
-    run_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+    std::size_t bytes = 0;
+    for (const Buffer& buffer : buffers_) bytes += buffer.bytes();
+    packed_.resize(bytes);
+    std::byte* place = packed_.data();
+    for (const Buffer& buffer : buffers_) {
+        if (buffer.bytes() != 0) std::memcpy(place, buffer.data, buffer.bytes());
+        place += buffer.bytes();
+    }
+    group.broadcast(packed_, root);
+    place = packed_.data();
+    for (const Buffer& buffer : buffers_) {
+        if (buffer.bytes() != 0) std::memcpy(buffer.data, place, buffer.bytes());
+        place += buffer.bytes();
+    }
 }
 
 DPTK_INLINE void ModelBuffers::check_memory() const {

@@ -71,13 +71,16 @@ class ModelParameters {
     [[nodiscard]] const ParameterRef& operator[](std::size_t i) const noexcept { return refs_[i]; }
 
   private:
-    /// Finds the parameters again, after an address or anything else has changed. Throws as read_addresses().
+    /// Finds the parameters again, after more than addresses may have changed. Throws as read_addresses().
     void collect_again();
+
+    /// Compares addresses_ with those of refs_. Throws ArgumentError if other parameters are tied than at
+    /// construction.
+    void check_moves();
 
     void check_not_empty() const;
 
-    /// Throws ArgumentError if other parameters are tied than at construction.
-    void check_ties(const std::vector<ParameterRef>& now) const;
+    void check_ties();
 
     void check_tied_are_ignored_together() const;
 
@@ -87,6 +90,7 @@ class ModelParameters {
     std::vector<void*> gradients_before_;        // workspace of read_addresses_again()
     std::vector<bool> ignored_;
     TiedParameters tied_;
+    TiedParameters tied_now_;  // workspace of check_ties()
     /// The addresses of gradients and their parameters, sorted. Empty until they are needed.
     std::vector<std::pair<const void*, std::size_t>> by_address_;
 };

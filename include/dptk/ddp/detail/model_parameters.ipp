@@ -24,30 +24,31 @@ DPTK_INLINE void ModelParameters::find(const DistributedDataParallelOptions& opt
 
 DPTK_INLINE void ModelParameters::read_addresses() {
     if (!source_.read_again(refs_, addresses_)) return collect_again();
-    const auto has_moved = [&](std::size_t i) {
-        return addresses_[i].value != refs_[i].value ||
-               (!refs_[i].lazy_gradient && addresses_[i].gradient != refs_[i].gradient);
-    };
+    check_moves();
     for (std::size_t i = 0; i < size(); ++i) {
-        if (has_moved(i)) return collect_again();
+        refs_[i].value = addresses_[i].value;
+        refs_[i].gradient = addresses_[i].gradient;
     }
-    for (std::size_t i = 0; i < size(); ++i) refs_[i].gradient = addresses_[i].gradient;
 }
 
 DPTK_INLINE void ModelParameters::collect_again() {
     std::vector<ParameterRef> now = source_.collect();
     check_unchanged(refs_, now);
-    const auto has_moved = [](const ParameterRef& from, const ParameterRef& to) {
-        return from.value != to.value || (!to.lazy_gradient && from.gradient != to.gradient);
-    };
-    bool any_has_moved = false;
-    for (std::size_t i = 0; i < now.size() && !any_has_moved; ++i)
-        any_has_moved = has_moved(refs_[i], now[i]);
-    if (any_has_moved) {
-        check_ties(now);
-        by_address_.clear();
-    }
+    for (std::size_t i = 0; i < size(); ++i) addresses_[i] = {now[i].value, now[i].gradient};
+    check_moves();
     refs_ = std::move(now);
+}
+
+DPTK_INLINE void ModelParameters::check_moves() {
+    const auto has_moved = [&](std::size_t i) {
+        return addresses_[i].value != refs_[i].value ||
+               (!refs_[i].lazy_gradient && addresses_[i].gradient != refs_[i].gradient);
+    };
+    for (std::size_t i = 0; i < size(); ++i) {
+        if (!has_moved(i)) continue;
+        check_ties();
+        return by_address_.clear();
+    }
 }
 
 DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(std::size_t)>& is_marked,
@@ -68,8 +69,8 @@ DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(
     }
 }
 
-DPTK_INLINE void ModelParameters::check_ties(const std::vector<ParameterRef>& now) const {
-    const TiedParameters ties(now);
+DPTK_INLINE void ModelParameters::check_ties() {
+    tied_now_.find(refs_, addresses_);
     const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
         if (first == before) return;
         const bool is_new = first != i;
@@ -79,8 +80,8 @@ DPTK_INLINE void ModelParameters::check_ties(const std::vector<ParameterRef>& no
             {.parameter = refs_[i].name});
     };
     for (std::size_t i = 0; i < size(); ++i) {
-        check(i, tied_.first(i), ties.first(i), "gradient");
-        check(i, tied_.first_of_value(i), ties.first_of_value(i), "value");
+        check(i, tied_.first(i), tied_now_.first(i), "gradient");
+        check(i, tied_.first_of_value(i), tied_now_.first_of_value(i), "value");
     }
 }
 

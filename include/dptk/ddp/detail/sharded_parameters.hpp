@@ -142,7 +142,7 @@ class ShardedParameters {
             if (there.data() != value(piece).data()) detail::copy(value(piece), there.begin());
         }
         const bool in_background = !group().channel().competes_with_compute();
-        std::vector<Work> works(value_buffers_.size());
+        std::vector<Work, PoolAllocator<Work>> works(value_buffers_.size());
         for (std::size_t b = 0; b < value_buffers_.size(); ++b) {
             const ValueBuffer& value_buffer = value_buffers_[b];
             const std::size_t part = value_buffer.values.count / static_cast<std::size_t>(group().size());

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
+#include "dptk/ddp/parameters.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -18,6 +22,10 @@ class TiedParameters {
     /// overlap in any other way; parameters with equal values and separate gradients are allowed. Lazy
     /// gradients without an address are not compared.
     explicit TiedParameters(const std::vector<ParameterRef>& parameters);
+
+    /// Finds them for parameters that lie at these addresses now. Throws as the constructor does. Reuses this
+    /// object's memory.
+    void find(const std::vector<ParameterRef>& parameters, std::span<const ParameterAddresses> now);
 
     /// Returns the first of the parameters that have the gradient of parameter `i`; this is `i` if the
     /// parameter is not tied.
@@ -37,6 +45,22 @@ class TiedParameters {
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return next_[i]; }
 
   private:
+    /// The bytes of one value or gradient.
+    struct Memory {
+        Device device;
+        std::uintptr_t begin;
+        std::uintptr_t end;
+        DType dtype;
+        std::size_t parameter;
+        bool is_gradient;
+
+        [[nodiscard]] std::string text(const std::vector<ParameterRef>& parameters) const;
+    };
+
+    [[noreturn]] static void throw_overlap(const std::vector<ParameterRef>& parameters, const Memory& a,
+                                           const Memory& b);
+
+    std::vector<Memory> all_;               // workspace of find()
     std::vector<std::size_t> first_;        // by parameter
     std::vector<std::size_t> first_value_;  // by parameter
     std::vector<std::size_t> next_;         // by parameter

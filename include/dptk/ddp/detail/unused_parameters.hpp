@@ -16,9 +16,12 @@ class UnusedParameters {
     explicit UnusedParameters(const DistributedDataParallelOptions& options)
         : is_enabled_(options.find_unused_parameters), is_graph_static_(options.static_graph) {}
 
+    /// Returns whether exchange() is needed: with find_unused_parameters, and, for a static graph, until a
+    /// step with samples has succeeded. The result is equal on all ranks.
+    [[nodiscard]] bool must_exchange() const noexcept { return is_enabled_ && !is_settled(); }
+
     /// Exchanges between the ranks which parameters are used; `arrived` are the parameters that this rank
-    /// uses. Does nothing without find_unused_parameters, and, for a static graph, after a step with
-    /// samples has succeeded. Otherwise collective, blocks.
+    /// uses. Collective, blocks.
     void exchange(ProcessGroup& group, std::size_t parameters, const std::vector<std::size_t>& arrived);
 
     /// Discards the result of a failed step.

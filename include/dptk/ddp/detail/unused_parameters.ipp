@@ -8,7 +8,6 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void UnusedParameters::exchange(ProcessGroup& group, std::size_t parameters,
                                             const std::vector<std::size_t>& arrived) {
-    if (!is_enabled_ || is_settled()) return;
     used_.assign(parameters, 0);
     for (const std::size_t i : arrived) used_[i] = 1;
     group.all_reduce(used_, ReduceOp::max);

@@ -49,7 +49,10 @@ void forward(const BatchNorm2d& norm, const HostCall<T>& call) {
     T* const factors = call.saved.values.data();
     T* const means = factors + channels;
     const T* const input = call.inputs[0];
-    std::vector<double> mean(channels), variance(channels);
+    std::vector<double>& mean = call.saved.sums;
+    std::vector<double>& variance = call.saved.variances;
+    mean.assign(channels, 0);
+    variance.assign(channels, 0);
     if (call.pass.mode == Mode::train) {
         const bool is_shared = norm.is_synchronized && call.pass.sum_over_ranks;
         mean.push_back(static_cast<double>(call.batch * shape[1] * shape[2]));  // the count, behind the sums
