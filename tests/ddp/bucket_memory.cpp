@@ -98,6 +98,37 @@ TEST_CASE("rebuilding buckets frees the previous ones first") {
     CHECK(bytes.now == 0);
 }
 
+TEST_CASE("the gradients of a single rank are their averages, and are not copied into buckets") {
+    if (test::is_launched()) return;
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        std::vector<std::vector<double>> values = {{0, 0}, {0}}, gradients = values;
+        dptk::DistributedDataParallel ddp(group, values, gradients, {.ready = Ready::marked});
+        const std::span<double> in_bucket = ddp.gradient_memory<double>(0);
+        const auto step = [&](std::size_t samples, bool uses_second) {
+            gradients = {{1, 2}, {3}};
+            ddp.begin_step(samples);
+            if (samples > 0) ddp.mark_ready(0);
+            if (samples > 0 && uses_second) ddp.mark_ready(1);
+            if (samples > 0 && !uses_second) ddp.mark_unused(1);
+            ddp.synchronize();
+        };
+        step(5, true);
+        CHECK(gradients == std::vector<std::vector<double>>{{1, 2}, {3}});
+        CHECK(in_bucket[1] == 0);
+        step(5, false);
+        CHECK(gradients == std::vector<std::vector<double>>{{1, 2}, {0}});
+        step(0, true);
+        CHECK(gradients == std::vector<std::vector<double>>{{0, 0}, {0}});
+        gradients = {{1, 2}, {3}};
+        ddp.accumulate(1);
+        gradients = {{3, 4}, {5}};
+        ddp.begin_step(1);
+        for (const std::size_t i : {0U, 1U}) ddp.mark_ready(i);
+        ddp.synchronize();
+        CHECK(gradients == std::vector<std::vector<double>>{{2, 3}, {4}});
+    });
+}
+
 TEST_CASE("a gradient that no rank uses stays unchanged in its bucket") {
     test::on_ranks([](ProcessGroup& group) {
         InBuckets model;

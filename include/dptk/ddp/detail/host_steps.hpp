@@ -50,6 +50,9 @@ class HostSteps final : public GradientSteps {
     /// Copies a bucket's gradients in, multiplied by their weights.
     void copy_in(std::size_t b, const LocalStep& own, const std::vector<bool>& takes_part);
 
+    /// Returns whether gradients of samples are the averages already, because there is no other rank.
+    [[nodiscard]] bool are_averages(const LocalStep& own) const;
+
     /// Copies a bucket's averages out.
     void copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused);
 
@@ -77,6 +80,7 @@ class HostSteps final : public GradientSteps {
     GradientAccumulator sums_;
     BucketTraffic traffic_;
     std::vector<std::vector<std::byte>> kept_;  // by parameter
+    std::vector<bool> is_average_;              // by parameter: its gradient is not copied
 };
 
 }  // namespace DPTK_NAMESPACE::detail

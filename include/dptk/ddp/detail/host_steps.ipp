@@ -103,10 +103,14 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
                                     const std::vector<bool>& takes_part) {
     const trace::Span span("copy in");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
+    is_average_.resize(parameters_.size());
     for (std::size_t position = 0; position < indices.size(); ++position) {
         const ParameterRef& parameter = parameters_[indices[position]];
         const double weight = takes_part[position] ? copy_weight(own) : 0;
         const Buffer place = buckets_[b].gradient(position, parameter.count);
+        is_average_[indices[position]] =
+            takes_part[position] && are_averages(own) && place.dtype == parameter.gradient_buffer().dtype;
+        if (is_average_[indices[position]]) continue;
         const bool is_in_place = place.data == parameter.gradient && place.count != 0;
         if (!takes_part[position] && is_in_place && may_keep_gradients(own)) keep(indices[position], place);
         if (has_accumulated()) {
@@ -117,11 +121,17 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
     }
 }
 
+DPTK_INLINE bool HostSteps::are_averages(const LocalStep& own) const {
+    return group_.size() == 1 && outcome_ == BucketSet::Outcome::everywhere && !traffic_.has_hook() &&
+           !has_accumulated() && !may_keep_gradients(own) && own.samples != std::size_t{0};
+}
+
 DPTK_INLINE void HostSteps::copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused) {
     if (!own.has_addresses || outcome_ != BucketSet::Outcome::everywhere) return;
     const trace::Span span("copy out");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {
+        if (is_average_[indices[position]]) continue;
         const ParameterRef& parameter = parameters_[indices[position]];
         const Buffer average = buckets_[b].gradient(position, parameter.count);
         if (average.dtype != parameter.gradient_buffer().dtype) continue;  // the program reads the bucket
