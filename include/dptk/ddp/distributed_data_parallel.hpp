@@ -26,7 +26,8 @@ namespace DPTK_NAMESPACE {
 /// Values and gradients stay in the program's containers. Containers that own their elements are kept by
 /// reference and must outlive this object; spans and tuples of references are kept by value; owning
 /// temporaries do not compile. Addresses are re-read at each step; the number of parameters and their sizes
-/// must not change.
+/// must not change. If the gradients are in host memory, steps after the second one allocate no memory over
+/// threads, shared memory, and MPI with MPI_THREAD_MULTIPLE.
 ///
 /// The constructors are collective and throw the same error on all ranks. They throw MismatchError if the
 /// number of parameters, a name, a shape, a dtype or an option differs between ranks; its text names the
