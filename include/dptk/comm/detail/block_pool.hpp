@@ -2,6 +2,7 @@
 /// operation: a loop that makes the same calls again allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -31,7 +32,7 @@ class BlockPool {
     static constexpr std::size_t sizes = 64;
 
     [[nodiscard]] static constexpr std::size_t units(std::size_t bytes) noexcept {
-        return (bytes + unit - 1) / unit;
+        return std::max<std::size_t>((bytes + unit - 1) / unit, 1);
     }
 
     std::mutex mutex_;
