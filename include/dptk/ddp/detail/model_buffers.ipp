@@ -41,6 +41,7 @@ DPTK_INLINE void ModelBuffers::broadcast(ProcessGroup& group, int root, StreamRe
                 {.verb = Verb::broadcast, .input = buffer, .output = buffer, .root = root, .stream = stream});
         return;
     }
+    if (buffers_.empty()) return;
     std::size_t bytes = 0;
     for (const Buffer& buffer : buffers_) bytes += buffer.bytes();
     packed_.resize(bytes);
