@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -296,5 +297,23 @@ TEST_CASE("if the transport cannot duplicate a group, buckets are sent inside sy
             train_and_compare<double>(group, {.bucket_cap_mb = test::one_byte, .ready = ready}, 13,
                                       values_and_gradients<double>);
         }
+    });
+}
+
+TEST_CASE("equal sample counts give the same bits as no counts") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const auto average = [&](std::optional<std::size_t> samples) {
+            std::vector<float> value(1000), gradient(1000);
+            for (std::size_t i = 0; i < gradient.size(); ++i)
+                gradient[i] = 1 / static_cast<float>(i + 1 + 7 * static_cast<std::size_t>(group.rank()));
+            dptk::DistributedDataParallel ddp(group, value, gradient);
+            if (samples) {
+                ddp.synchronize(*samples);
+            } else {
+                ddp.synchronize();
+            }
+            return gradient;
+        };
+        CHECK(average(7) == average({}));
     });
 }

@@ -129,7 +129,7 @@ class GradientSteps {
     DPTK_INLINE virtual void discard_sums();
 
     /// Returns the operation that averages the contents of the buckets.
-    [[nodiscard]] ReduceOp reduction(const LocalStep& own) const noexcept;
+    [[nodiscard]] DPTK_INLINE virtual ReduceOp reduction(const LocalStep& own) const noexcept;
 
     /// Returns the lanes if all gradients are in device memory and steps run there; otherwise null.
     [[nodiscard]] virtual const DeviceLanes* lanes() const noexcept { return nullptr; }

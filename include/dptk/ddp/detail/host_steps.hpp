@@ -43,6 +43,8 @@ class HostSteps final : public GradientSteps {
 
     DPTK_INLINE void discard_sums() override;
 
+    [[nodiscard]] DPTK_INLINE ReduceOp reduction(const LocalStep& own) const noexcept override;
+
   private:
     DPTK_INLINE void launch_bucket(std::size_t b, const LocalStep& own,
                                    const std::vector<bool>& takes_part) override;
@@ -61,6 +63,14 @@ class HostSteps final : public GradientSteps {
 
     /// Writes the kept elements of gradient `i` back, if there are any.
     void restore(std::size_t i, const Buffer& gradient);
+
+    /// Returns whether gradients are averaged over the ranks without weights, although ranks count samples:
+    /// their counts are equal. A hook always gets weighted gradients, because it sums them.
+    [[nodiscard]] bool needs_no_weights(const LocalStep& own) const noexcept;
+
+    /// Returns whether the header, which no rank has refused, is sent when all problems of a step are known.
+    /// The result is equal on all ranks.
+    [[nodiscard]] bool header_had_all_problems() const;
 
     [[nodiscard]] StepHeader::Own header(const LocalStep& own) const;
 

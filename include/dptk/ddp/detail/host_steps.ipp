@@ -59,7 +59,7 @@ DPTK_INLINE void HostSteps::send(const ModelBuffers& buffers, int root, const Lo
 
 DPTK_INLINE bool HostSteps::finish(LocalStep& own, const UnusedParameters& unused, StepClock& clock) {
     const bool is_carried = traffic_.carries_status(buckets_);
-    bool failed = !is_carried && any_problem(own);
+    bool failed = !is_carried && !header_had_all_problems() && any_problem(own);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
         const BucketTraffic::Transfer transfer = traffic_.wait(b);
         if (outcome_ != BucketSet::Outcome::unreduced)
@@ -75,6 +75,10 @@ DPTK_INLINE bool HostSteps::finish(LocalStep& own, const UnusedParameters& unuse
     return !failed;
 }
 
+DPTK_INLINE bool HostSteps::header_had_all_problems() const {
+    return !may_send_early_ && !overlaps() && !header_.compares_hashes();
+}
+
 DPTK_INLINE void HostSteps::reset() {
     GradientSteps::reset();
     header_.reset();
@@ -85,6 +89,14 @@ DPTK_INLINE void HostSteps::reset() {
 DPTK_INLINE void HostSteps::discard_sums() {
     GradientSteps::discard_sums();
     sums_.clear();
+}
+
+DPTK_INLINE ReduceOp HostSteps::reduction(const LocalStep& own) const noexcept {
+    return needs_no_weights(own) ? ReduceOp::avg : GradientSteps::reduction(own);
+}
+
+DPTK_INLINE bool HostSteps::needs_no_weights(const LocalStep& own) const noexcept {
+    return own.samples && !sums_samples() && !traffic_.has_hook() && header_.counts_are_equal();
 }
 
 DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const LocalStep& own,
@@ -176,6 +188,7 @@ DPTK_INLINE double HostSteps::rank_weight(const LocalStep& own) const {
 
 DPTK_INLINE double HostSteps::copy_weight(const LocalStep& own) const {
     if (sums_samples()) return own.samples == std::size_t{0} ? 0 : 1;
+    if (needs_no_weights(own)) return 1;
     const bool weighs_ranks = traffic_.has_hook() || round_.averages_over_present;
     return weighs_ranks && !own.samples ? 1.0 / averaging_ranks() : header_.weight();
 }

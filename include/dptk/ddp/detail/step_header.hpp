@@ -44,6 +44,10 @@ class StepHeader {
     /// counted.
     [[nodiscard]] double weight() const noexcept;
 
+    /// Returns whether all ranks have the same number of samples, above 0, in this step, and no sums of
+    /// micro-batches: the average over all samples is then the average over the ranks.
+    [[nodiscard]] bool counts_are_equal() const noexcept;
+
     /// Returns the weight of one accumulated sample.
     [[nodiscard]] double sample_weight() const noexcept;
 
@@ -53,6 +57,9 @@ class StepHeader {
 
     /// Returns whether only some ranks count samples, disregarding shadows.
     [[nodiscard]] bool only_some_count_samples() const noexcept;
+
+    /// Returns whether ranks compare the parameters' values in this step.
+    [[nodiscard]] bool compares_hashes() const noexcept { return sums_->hashing != 0; }
 
     /// Returns whether this rank's hash differs from the mean of all hashes. If hashes differ, this is so on
     /// some rank.
@@ -64,18 +71,21 @@ class StepHeader {
     /// Sums over the ranks.
     struct Sums {
         double samples = 0;
-        double counting = 0;  // ranks that count samples
-        double present = 0;   // ranks that are not shadows
-        double problems = 0;  // ranks that have a problem
-        double hashing = 0;   // ranks that have a hash
-        double hash = 0;      // exact for up to 2^21 ranks
+        double squares = 0;       // of the ranks' numbers of samples
+        double counting = 0;      // ranks that count samples
+        double accumulating = 0;  // ranks that have sums of micro-batches
+        double present = 0;       // ranks that are not shadows
+        double problems = 0;      // ranks that have a problem
+        double hashing = 0;       // ranks that have a hash
+        double hash = 0;          // exact for up to 2^21 ranks
     };
 
-    void write(const Own& own);
+    void write(const ProcessGroup& group, const Own& own);
 
     [[nodiscard]] Collective call() const;
 
     Own own_;
+    int ranks_ = 0;
     std::shared_ptr<Sums> sums_ = std::make_shared<Sums>();
     Work work_;
     bool started_ = false;

@@ -5,7 +5,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
-    write(own);
+    write(group, own);
     work_ = group.channel().start(call(), sums_);
     work_.detach();  // the operation keeps the sums alive
     started_ = true;
@@ -15,7 +15,7 @@ DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
     // Other ranks may make this call nonblocking. MPI does not match a blocking call with a nonblocking one:
     // if it makes progress only within calls, this rank makes the nonblocking call, too.
     if (group.channel().progresses_by_caller()) return start(group, own);
-    write(own);
+    write(group, own);
     group.channel().run(call());
     started_ = true;
 }
@@ -23,6 +23,12 @@ DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
 DPTK_INLINE double StepHeader::weight() const noexcept {
     if (!own_.samples) return 1;
     return sums_->samples == 0 ? 0 : static_cast<double>(*own_.samples) / sums_->samples;
+}
+
+DPTK_INLINE bool StepHeader::counts_are_equal() const noexcept {
+    // By the Cauchy-Schwarz inequality, the products are equal if and only if all numbers are.
+    return sums_->samples > 0 && sums_->counting == ranks_ && sums_->accumulating == 0 &&
+           sums_->squares * ranks_ == sums_->samples * sums_->samples;
 }
 
 DPTK_INLINE double StepHeader::sample_weight() const noexcept {
@@ -43,11 +49,15 @@ DPTK_INLINE void StepHeader::reset() {
     own_ = {};
 }
 
-DPTK_INLINE void StepHeader::write(const Own& own) {
+DPTK_INLINE void StepHeader::write(const ProcessGroup& group, const Own& own) {
     own_ = own;
+    ranks_ = group.size();
     const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
-    *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
+    const auto samples = static_cast<double>(own.samples.value_or(0) + own.accumulated);
+    *sums_ = {samples,
+              samples * samples,
               one_if(own.samples.has_value() && !own.is_shadow),
+              one_if(own.accumulated > 0),
               one_if(!own.is_shadow),
               one_if(own.has_problem),
               one_if(own.hash.has_value()),
