@@ -161,7 +161,7 @@ TEST_CASE("memory that no machine has is not promised") {
 }
 
 TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one host") {
-    test::launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+    const auto check = [](dptk::ProcessGroup& group) {
         const dptk::Allocation<float> memory = group.allocate<float>(100);
         memory[7] = static_cast<float>(group.rank());
         const dptk::Buffer tail{&memory[7], 93, dptk::DType::f32, {}};
@@ -173,8 +173,11 @@ TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one 
             CHECK(*static_cast<const float*>(peers[rank]) == static_cast<float>(rank));
         std::vector<float> own(100);
         CHECK(group.channel().peer_memory({own.data(), own.size(), dptk::DType::f32, {}}).empty());
+        CHECK(group.channel().peer_memory({&memory[7], 94, dptk::DType::f32, {}}).empty());
         group.barrier();
-    });
+    };
+    test::launch_on_hosts({"a", "a", "a"}, check);
+    dptk::launch_threads(3, check);
     test::launch_on_hosts({"a", "b", "b"}, [](dptk::ProcessGroup& group) {
         const dptk::Allocation<float> memory = group.allocate<float>(100);
         CHECK(group.channel().peer_memory({&memory[0], 100, dptk::DType::f32, {}}).empty());

@@ -163,6 +163,19 @@ TEST_CASE("memory that a rank gives up is not used by others any more") {
     CHECK_THROWS_WITH_AS(run(), "while they copy", std::runtime_error);
 }
 
+TEST_CASE("memory that all ranks can access exists as long as one of them has its part") {
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        dptk::Allocation<int> memory = group.allocate<int>(1000);
+        memory[999] = group.rank();
+        const std::vector<void*> peers = group.channel().peer_memory({&memory[999], 1, dptk::DType::i32, {}});
+        if (group.rank() == 1) memory = {};
+        group.barrier();
+        if (group.rank() == 0) CHECK(*static_cast<const int*>(peers[1]) == 1);
+        group.barrier();
+        CHECK(group.allocate<int>(3).size() == 3);
+    });
+}
+
 TEST_CASE("calls that differ between ranks are a MismatchError on all, and the group stays usable") {
     const test::DebugMode unchecked("off");  // the call checker reports it in other words
     dptk::launch_threads(4, [](dptk::ProcessGroup& group) {

@@ -80,6 +80,12 @@ class ThreadTransport {
 
     [[nodiscard]] ThreadTransport duplicate();
 
+    /// Allocates memory that all ranks can access, and that exists as long as a rank has its part.
+    /// Collective.
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
+
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const;
+
     /// Creates a subgroup. Collective only among the ranks of the subgroup.
     [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name);
 
@@ -87,6 +93,12 @@ class ThreadTransport {
 
   private:
     using Calls = std::vector<Collective>;
+
+    /// The parts of an allocation, by rank.
+    struct Parts {
+        std::vector<std::shared_ptr<void>> memory;
+        std::size_t bytes = 0;
+    };
 
     ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<detail::ControlPlane> control,
                     int rank);
@@ -140,6 +152,7 @@ class ThreadTransport {
     std::shared_ptr<detail::ControlPlane> control_;
     int rank_;
     int duplicates_ = 0;
+    std::vector<std::weak_ptr<const Parts>> allocations_;
     // The memory of the lists of addresses, so that a call allocates none.
     std::vector<const void*> sources_;
     std::vector<void*> results_;

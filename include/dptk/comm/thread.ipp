@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <future>
 #include <mutex>
@@ -14,6 +15,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/detail/transport_defaults.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/shm/settings.hpp"
 #include "dptk/control/health/heartbeat.hpp"
@@ -145,6 +147,37 @@ DPTK_INLINE void ThreadTransport::barrier() {
 DPTK_INLINE ThreadTransport ThreadTransport::duplicate() {
     run_joint({.verb = Verb::duplicate}, [](const Calls&) {});
     return {hub_->subgroup_hub(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
+}
+
+DPTK_INLINE std::shared_ptr<void> ThreadTransport::allocate(std::size_t bytes) {
+    std::shared_ptr<void> own = detail::allocate_aligned(bytes);
+    const auto parts = std::make_shared<Parts>();
+    parts->bytes = bytes;
+    Collective call = detail::allocation_call(bytes);
+    call.output.data = &own;  // for the other ranks, while they are in this call
+    run_joint(call, [&](const Calls& calls) {
+        for (const Collective& of_rank : calls)
+            parts->memory.push_back(*static_cast<const std::shared_ptr<void>*>(of_rank.output.data));
+    });
+    std::erase_if(allocations_, [](const auto& allocation) { return allocation.expired(); });
+    allocations_.push_back(parts);
+    return {parts, own.get()};
+}
+
+DPTK_INLINE std::vector<void*> ThreadTransport::peer_memory(const Buffer& buffer) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data);
+    for (const std::weak_ptr<const Parts>& allocation : allocations_) {
+        const std::shared_ptr<const Parts> parts = allocation.lock();
+        if (!parts) continue;
+        const void* const memory = parts->memory[static_cast<std::size_t>(rank_)].get();
+        const auto own = reinterpret_cast<std::uintptr_t>(memory);
+        if (begin < own || begin + buffer.bytes() > own + parts->bytes) continue;
+        std::vector<void*> addresses;
+        for (const std::shared_ptr<void>& part : parts->memory)
+            addresses.push_back(static_cast<std::byte*>(part.get()) + (begin - own));
+        return addresses;
+    }
+    return {};
 }
 
 DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks, std::string_view name) {
