@@ -112,14 +112,13 @@ TEST_CASE("buffers come from a rank that still has batches") {
     });
 }
 
-/// Trains with a sharded optimizer, which clips between synchronize() and step() if its steps are not fused.
+/// Trains with a sharded optimizer, which clips between synchronize() and step().
 void check_sharded_join(ProcessGroup& group, bool by_all, bool with_samples, bool fused) {
     test::SmallNet<double> net(group.rank()), alone(0);
     dptk::SGD<double> sgd({.lr = 0.1, .momentum = 0.9});
-    dptk::ShardedOptimizer sharded(group, net.values, net.gradients, sgd, {}, {.fused_step = fused});
-    const auto clip = [&] {
-        if (!fused) static_cast<void>(sharded.clip_grad_norm(0.3));
-    };
+    dptk::ShardedOptimizer sharded(group, net.values, net.gradients, sgd, {},
+                                   {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no});
+    const auto clip = [&] { static_cast<void>(sharded.clip_grad_norm(0.3)); };
     Join join(group, {.divide_by_initial_world_size = by_all});
     join.add(sharded, clip);
     for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
@@ -144,7 +143,7 @@ void check_sharded_join(ProcessGroup& group, bool by_all, bool with_samples, boo
                 square += element * element;
             }
         }
-        const double clipped = fused ? 1 : std::min(1.0, 0.3 / (std::sqrt(square) + 1e-6));
+        const double clipped = std::min(1.0, 0.3 / (std::sqrt(square) + 1e-6));
         for (auto& gradient : alone.gradients) {
             for (double& element : gradient) element *= clipped;
         }

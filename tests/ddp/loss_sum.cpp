@@ -125,8 +125,10 @@ TEST_CASE("a sharded optimizer steps by sums") {
             SumNet net(0), whole = sums_alone(group.size());
             dptk::SGD<double> sgd({.lr = 0.1});
             for (std::size_t i = 0; i < 4; ++i) sgd.step(i, std::span(whole.values[i]), whole.gradients[i]);
-            dptk::ShardedOptimizer sharded(group, net.values, net.gradients, dptk::SGD<double>({.lr = 0.1}),
-                                           {.loss_reduction = LossReduction::sum}, {.fused_step = fused});
+            dptk::ShardedOptimizer sharded(
+                group, net.values, net.gradients, dptk::SGD<double>({.lr = 0.1}),
+                {.loss_reduction = LossReduction::sum},
+                {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no});
             const auto samples = samples_of(group.rank(), group.size());
             compute_sums(net, samples);
             sharded.synchronize(samples.size());

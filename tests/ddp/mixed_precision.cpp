@@ -242,7 +242,8 @@ TEST_CASE("optimizers step values with gradients of another type") {
             Sharded sharded(group, sharded_model.values, sharded_model.gradients,
                             dptk::AdamW<V>({.lr = 0.1, .weight_decay = 0.01}));
             Sharded fused(group, fused_model.values, fused_model.gradients,
-                          dptk::AdamW<V>({.lr = 0.1, .weight_decay = 0.01}), {}, {.fused_step = true});
+                          dptk::AdamW<V>({.lr = 0.1, .weight_decay = 0.01}), {},
+                          {.fused_step = dptk::FusedStep::yes});
             for (int step = 0; step < 3; ++step) {
                 for (Model* model : {&whole, &sharded_model, &fused_model}) model->fill(group.rank(), step);
                 ddp.synchronize(own);

@@ -98,8 +98,10 @@ TEST_CASE("a sharded optimizer steps and broadcasts values at their current addr
         for (const bool fused : {false, true}) {
             for (const bool view : {false, true}) {
                 DoubleVectors values = {std::vector<double>(100, 1)}, gradients = values, before;
-                dptk::ShardedOptimizer sharded(group, values, gradients, dptk::SGD<double>({.lr = 0.5}), {},
-                                               {.fused_step = fused, .parameters_as_bucket_view = view});
+                dptk::ShardedOptimizer sharded(
+                    group, values, gradients, dptk::SGD<double>({.lr = 0.5}), {},
+                    {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no,
+                     .parameters_as_bucket_view = view});
                 sharded.synchronize();
                 move_elsewhere(values[0], before);
                 sharded.step();

@@ -21,15 +21,17 @@
 
 namespace {
 
+using dptk::FusedStep;
 using dptk::ProcessGroup;
 using dptk::Ready;
 using dptk::ShardedOptimizer;
 using dptk::ShardedOptimizerOptions;
 
-constexpr ShardedOptimizerOptions all_options[] = {{.fused_step = false, .parameters_as_bucket_view = false},
-                                                   {.fused_step = false, .parameters_as_bucket_view = true},
-                                                   {.fused_step = true, .parameters_as_bucket_view = false},
-                                                   {.fused_step = true, .parameters_as_bucket_view = true}};
+constexpr ShardedOptimizerOptions all_options[] = {
+    {.fused_step = FusedStep::no, .parameters_as_bucket_view = false},
+    {.fused_step = FusedStep::no, .parameters_as_bucket_view = true},
+    {.fused_step = FusedStep::yes, .parameters_as_bucket_view = false},
+    {.fused_step = FusedStep::yes, .parameters_as_bucket_view = true}};
 
 /// Calls fn(group) on ranks that share memory, and on ranks that do not.
 template <class Fn>
@@ -188,7 +190,7 @@ TEST_CASE("a fused step sums piece by piece if ranks share memory") {
                                      if (slot == 0) next = gradients.data()[gradients.size()];
                                      last = gradients.data();
                                  }),
-                                 {}, {.fused_step = true});
+                                 {}, {.fused_step = FusedStep::yes});
         sharded.synchronize();
         sharded.step();
         REQUIRE(last != nullptr);
@@ -241,29 +243,42 @@ TEST_CASE("an optimizer that throws on one rank ends the step of all") {
     }
 }
 
-TEST_CASE("calls that a fused step does not support, and options that differ, are errors") {
+TEST_CASE(
+    "calls before synchronize(), value_memory() without its option, and options that differ are errors") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3);
         const dptk::SGD<float> sgd({.lr = 1});
-        ShardedOptimizer fused(group, value, gradient, sgd, {}, {.fused_step = true});
-        fused.synchronize();
+        ShardedOptimizer sharded(group, value, gradient, sgd);
         std::string text;
-        CHECK(test::throws<dptk::ArgumentError>(text, [&] { static_cast<void>(fused.clip_grad_norm(1)); }));
-        CHECK(text == "clip_grad_norm: with fused_step there are no averages before step()");
-        CHECK_THROWS_AS(fused.clip_grad_value(1), dptk::ArgumentError);
-        CHECK_THROWS_AS(static_cast<void>(fused.unscale(2)), dptk::ArgumentError);
-        CHECK_THROWS_AS(static_cast<void>(fused.value_memory(0)), dptk::ArgumentError);
-        fused.step();
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] { static_cast<void>(sharded.clip_grad_norm(1)); }));
+        CHECK(text == "clip_grad_norm() without synchronize(): call synchronize() first");
+        CHECK_THROWS_AS(sharded.clip_grad_value(1), dptk::ArgumentError);
+        CHECK_THROWS_AS(static_cast<void>(sharded.unscale(2)), dptk::ArgumentError);
+        CHECK_THROWS_AS(static_cast<void>(sharded.value_memory(0)), dptk::ArgumentError);
         ShardedOptimizer viewed(group, value, gradient, sgd, {}, {.parameters_as_bucket_view = true});
         CHECK(viewed.value_memory(0)[2] == value[2]);
         CHECK_THROWS_AS(static_cast<void>(viewed.value_memory(1)), dptk::ArgumentError);
         if (group.size() == 1) return;
-        const ShardedOptimizerOptions own{.fused_step = group.rank() == 1};
+        const ShardedOptimizerOptions own{.fused_step = group.rank() == 1 ? FusedStep::yes : FusedStep::no};
         CHECK(test::throws<dptk::MismatchError>(
             text, [&] { const ShardedOptimizer other(group, value, gradient, sgd, {}, own); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "rank 1 has fused_step 1"));
+        CHECK(test::contains(text, "rank 1 has fused_step yes"));
     });
+}
+
+TEST_CASE("by default a step is fused if ranks share memory, and nothing can be sent during backward") {
+    const auto is_fused = [](ProcessGroup& group, Ready ready) {
+        std::vector<float> value(3), gradient(3);
+        return ShardedOptimizer(group, value, gradient, dptk::SGD<float>({.lr = 1}), {.ready = ready})
+            .is_fused();
+    };
+    test::launch_on_hosts({"a", "a"}, [&](ProcessGroup& group) {
+        CHECK(is_fused(group, Ready::at_synchronize));
+        CHECK(is_fused(group, Ready::marked) == group.channel().competes_with_compute());
+    });
+    test::launch_on_hosts({"a", "b"},
+                          [&](ProcessGroup& group) { CHECK_FALSE(is_fused(group, Ready::at_synchronize)); });
 }
 
 TEST_CASE("a user-defined optimizer steps its parts") {
@@ -479,23 +494,36 @@ TEST_CASE("a state that all ranks saved can be loaded on a subgroup") {
 
 TEST_CASE(
     "sharded gradients are clipped as in one process, and one that is not finite is reported on all ranks") {
-    test::on_ranks([](ProcessGroup& group) {
-        std::vector<double> value(100), gradient(100);
-        ShardedOptimizer sharded(group, value, gradient, dptk::SGD<double>({.lr = 1}));
-        std::ranges::fill(gradient, static_cast<double>(group.rank() + 1));
-        sharded.synchronize();
-        const double mean = (group.size() + 1) / 2.0;
-        CHECK(sharded.clip_grad_norm(5) == doctest::Approx(10 * mean));
-        CHECK(sharded.clip_grad_norm(50) == doctest::Approx(5));
-        sharded.clip_grad_value(0.25);
-        sharded.step();
-        CHECK(value[99] == doctest::Approx(-0.25));
-        if (group.rank() == 0) gradient[3] = std::numeric_limits<double>::infinity();
-        sharded.synchronize();
-        CHECK_FALSE(sharded.unscale(2));
-        gradient[3] = 0;
-        sharded.synchronize();
-        CHECK(sharded.unscale(2));
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        for (const ShardedOptimizerOptions& options : all_options) {
+            std::vector<double> value(100), gradient(100);
+            ShardedOptimizer sharded(group, value, gradient, dptk::SGD<double>({.lr = 1}), {}, options);
+            std::ranges::fill(gradient, static_cast<double>(group.rank() + 1));
+            sharded.synchronize();
+            const double mean = (group.size() + 1) / 2.0;
+            CHECK(sharded.gradient_norm() == doctest::Approx(10 * mean));
+            CHECK(sharded.clip_grad_norm(5) == doctest::Approx(10 * mean));
+            CHECK(sharded.clip_grad_norm(50) == doctest::Approx(5));
+            CHECK(sharded.clip_grad_norm(4) == doctest::Approx(5));
+            sharded.step();
+            CHECK(value[99] == doctest::Approx(-0.4));
+            if (options.parameters_as_bucket_view) CHECK(sharded.gradient_norm() == doctest::Approx(4));
+            std::ranges::fill(gradient, static_cast<double>(group.rank() + 1));
+            sharded.synchronize();
+            static_cast<void>(sharded.clip_grad_norm(5));
+            sharded.clip_grad_value(0.25);
+            sharded.step();
+            CHECK(value[99] == doctest::Approx(-0.65));
+            if (group.rank() == 0) gradient[3] = std::numeric_limits<double>::infinity();
+            sharded.synchronize();
+            CHECK_FALSE(sharded.unscale(2));
+            std::ranges::fill(gradient, static_cast<double>(group.rank() + 1));
+            sharded.synchronize();
+            static_cast<void>(sharded.clip_grad_norm(5));
+            CHECK(sharded.unscale(2));
+            sharded.step();
+            CHECK(value[99] == doctest::Approx(-0.9));
+        }
     });
 }
 

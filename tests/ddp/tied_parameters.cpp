@@ -169,8 +169,10 @@ TEST_CASE("a sharded optimizer steps tied parameters once, with any number of ra
         for (const bool fused : {false, true}) {
             for (const bool view : {false, true}) {
                 TiedNet net(1);
-                dptk::ShardedOptimizer sharded(group, net, dptk::SGD<double>({.lr = 0.5, .momentum = 0.9}),
-                                               {}, {.fused_step = fused, .parameters_as_bucket_view = view});
+                dptk::ShardedOptimizer sharded(
+                    group, net, dptk::SGD<double>({.lr = 0.5, .momentum = 0.9}), {},
+                    {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no,
+                     .parameters_as_bucket_view = view});
                 for (int step = 0; step < 2; ++step) {
                     net.fill_gradients(1);
                     sharded.synchronize();

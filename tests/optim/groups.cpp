@@ -107,7 +107,9 @@ void check_sharded(const std::string& name, const O& optimizer) {
             dptk::launch_threads(ranks, [&](dptk::ProcessGroup& group) {
                 CAPTURE(name);
                 Model model;
-                dptk::ShardedOptimizer<O> sharded(group, model, optimizer, {}, {.fused_step = fused});
+                dptk::ShardedOptimizer<O> sharded(
+                    group, model, optimizer, {},
+                    {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no});
                 sharded.set_group(second, half_rate);
                 const dptk::MultiStepSchedule schedule({.milestones = {30, 70}});
                 const double lr = sharded.optimizer().lr();

@@ -1,7 +1,8 @@
 /// DistributedDataParallel: data-parallel training with gradient averaging, like PyTorch's class of this
 /// name. At construction all ranks receive rank 0's values. In each step, synchronize() writes the average
 /// of all ranks' gradients into the program's own gradients, and the program's optimizer then does the same
-/// step on every rank.
+/// step on every rank. With one of dptk's optimizers, ShardedOptimizer does both, and is faster where ranks
+/// share memory.
 #pragma once
 
 #include <concepts>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -27,6 +28,16 @@ enum class Ready : std::uint8_t {
 enum class LossReduction : std::uint8_t {
     mean,  ///< Gradients are means over the rank's samples; the result is the mean over all ranks' samples.
     sum,   ///< Gradients are sums over the rank's samples; the result is the sum over all ranks' samples.
+};
+
+/// Whether the step of a ShardedOptimizer computes the averages as well. The results have the same bits. If
+/// all ranks share one host's memory, a fused step averages each piece of the parameters, steps it, and
+/// writes it to all ranks while it is in the processor's caches; otherwise these phases run one after the
+/// other. Nothing overlaps backward.
+enum class FusedStep : std::uint8_t {
+    automatic,  ///< If all ranks share memory, unless marked gradients can be sent during backward.
+    yes,
+    no,
 };
 
 /// Options of DistributedDataParallel. They must be equal on all ranks, except `stream`.
@@ -80,6 +91,11 @@ struct DistributedDataParallelOptions {
 };
 
 namespace detail {
+
+[[nodiscard]] constexpr std::string_view fused_step_name(FusedStep fused_step) noexcept {
+    constexpr std::string_view names[] = {"automatic", "yes", "no"};
+    return names[static_cast<std::size_t>(fused_step)];
+}
 
 /// Returns the options with the buffers of the model, if they have none.
 template <class Model>

@@ -59,11 +59,8 @@ class FunctionOptimizer {
 /// Options of ShardedOptimizer, in addition to DistributedDataParallelOptions. They must be equal on all
 /// ranks.
 struct ShardedOptimizerOptions {
-    /// Makes step() compute the averages as well. If all ranks share one host's memory, each piece of the
-    /// parameters is averaged, stepped, and written to all ranks while it is in the processor's caches.
-    /// Otherwise, these phases run one after the other. Averages cannot be clipped or unscaled with this
-    /// option, and nothing overlaps backward.
-    bool fused_step = false;
+    /// Whether step() computes the averages as well.
+    FusedStep fused_step = FusedStep::automatic;
     /// Allows the program to keep its values in value_memory(i), which avoids copies. The name is
     /// PyTorch's.
     bool parameters_as_bucket_view = false;
@@ -74,8 +71,8 @@ struct ShardedOptimizerOptions {
 /// of DistributedDataParallel. All values must have the optimizer's element type; gradients may have another
 /// floating-point type, such as bfloat16, and are converted for the optimizer.
 ///
-/// After synchronize(), this rank has its part of the averages, unless fused_step is set. The program's own
-/// gradients are unchanged.
+/// After synchronize(), this rank has its part of the averages; if the step is fused, only after step(), or
+/// after a call that clips or unscales. The program's own gradients are unchanged.
 template <Optimizer O>
 class ShardedOptimizer : public DataParallelSteps {
   public:
@@ -105,14 +102,31 @@ class ShardedOptimizer : public DataParallelSteps {
                      DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : DataParallelSteps(make_reducer(group, std::move(source), options, sharded)),
           optimizer_(std::move(optimizer)),
-          options_(sharded) {
+          has_value_memory_(sharded.parameters_as_bucket_view) {
         check_parameters();
         if (options.init_sync) reducer().broadcast_values();
         constexpr std::size_t cached = 65536 / sizeof(Scalar);
-        typename Shards::Options pieces{.has_value_memory = options_.parameters_as_bucket_view};
-        if (options_.fused_step) pieces.largest_piece = cached;
+        typename Shards::Options pieces{.has_value_memory = has_value_memory_};
+        if (is_fused()) pieces.largest_piece = cached;
         shards_ = std::make_unique<Shards>(reducer(), pieces);
     }
+
+    /// Returns whether step() computes the averages. Equal on all ranks.
+    [[nodiscard]] bool is_fused() const noexcept {
+        return reducer().outcome() == detail::GradientReducer::Outcome::unreduced;
+    }
+
+    /// Returns whether a step is fused with FusedStep::automatic. Collective.
+    [[nodiscard]] static bool is_fused_by_default(ProcessGroup& group,
+                                                  const DistributedDataParallelOptions& options) {
+        detail::Channel& channel = group.channel();
+        if (options.ready == Ready::marked && !channel.competes_with_compute()) return false;
+        const std::shared_ptr<void> memory = channel.allocate(1);
+        return !channel.peer_memory({memory.get(), 1, DType::u8}).empty();
+    }
+
+    /// Returns whether each rank has access to the gradients and values of all ranks. Equal on all ranks.
+    [[nodiscard]] bool shares_memory() const noexcept { return shards_->is_shared(); }
 
     /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) {
@@ -124,42 +138,39 @@ class ShardedOptimizer : public DataParallelSteps {
     /// have moved since then. Collective, blocks. Throws ArgumentError if synchronize() was not called since
     /// the last step(). An exception of the optimizer, or of the model's for_each_parameter, aborts the job.
     void step() {
-        if (reducer().steps() == steps_)
-            throw ArgumentError("step() without synchronize(): call synchronize() first");
-        steps_ = reducer().steps();
+        check_synchronized("step");
         const detail::PurposeScope here = reducer().purpose("step()");
         detail::break_job_unless_agreed(reducer().group().channel().job(), [&] {
             reducer().read_all_addresses();
-            if (options_.fused_step && shards_->is_shared()) return step_in_shared_memory();
-            if (options_.fused_step) shards_->reduce_all(reducer().reduction());
-            step_and_gather();
+            if (is_fused() && shards_->is_shared()) {
+                step_in_shared_memory();
+            } else {
+                average();
+                step_and_gather();
+            }
         });
+        stepped_ = reducer().steps();
+        factor_ = 1;
     }
 
     /// Scales all averages so that their total norm is at most `max_norm`, as clip_grad_norm does in one
-    /// process. Returns the norm before scaling. Call it after synchronize(). Collective, blocks.
+    /// process; step() multiplies them. Returns the norm before scaling. Call it after synchronize().
+    /// Collective, blocks. Throws ArgumentError if synchronize() was not called since the last step().
     double clip_grad_norm(double max_norm) {
-        check_has_averages("clip_grad_norm");
-        const detail::PurposeScope here = reducer().purpose("clip_grad_norm()");
-        double sum = 0;
-        for_each_gradient([&](auto& element) {
-            const auto value = static_cast<double>(wide(element));
-            sum += value * value;
-        });
-        const double norm = std::sqrt(reducer().group().all_reduce_value(sum));
-        const double factor = detail::clip_factor(norm, max_norm);
-        if (factor != 1) {
-            for_each_gradient([&]<class T>(T& element) {
-                using Wide = decltype(wide(element));
-                element = static_cast<T>(wide(element) * static_cast<Wide>(factor));
-            });
-        }
+        check_synchronized("clip_grad_norm");
+        scale_averages();
+        const double norm = gradient_norm();
+        factor_ = detail::clip_factor(norm, max_norm);
         return norm;
     }
 
-    /// Clamps each average to [-limit, limit]. Call it after synchronize(). Does not communicate.
+    /// Clamps each average to [-limit, limit]. Call it after synchronize(). Collective if the step is fused,
+    /// and blocks. Throws ArgumentError if synchronize() was not called since the last step().
     void clip_grad_value(double limit) {
-        check_has_averages("clip_grad_value");
+        check_synchronized("clip_grad_value");
+        const detail::PurposeScope here = reducer().purpose("clip_grad_value()");
+        average();
+        scale_averages();
         for_each_gradient([&]<class T>(T& element) {
             const auto bound = static_cast<decltype(wide(element))>(limit);
             element = static_cast<T>(std::clamp(wide(element), -bound, bound));
@@ -167,10 +178,13 @@ class ShardedOptimizer : public DataParallelSteps {
     }
 
     /// Divides all averages by `scale`, for losses that were multiplied by it. Returns whether all are
-    /// finite, with the same result on all ranks. Collective, blocks.
+    /// finite, with the same result on all ranks. Collective, blocks. Throws ArgumentError if synchronize()
+    /// was not called since the last step().
     [[nodiscard]] bool unscale(double scale) {
-        check_has_averages("unscale");
+        check_synchronized("unscale");
         const detail::PurposeScope here = reducer().purpose("unscale()");
+        average();
+        scale_averages();
         bool finite = true;
         for_each_gradient([&]<class T>(T& element) {
             using Wide = decltype(wide(element));
@@ -179,6 +193,19 @@ class ShardedOptimizer : public DataParallelSteps {
         });
         return reducer().group().all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) ==
                0;
+    }
+
+    /// Returns the 2-norm of the averages of the last step. Call it after synchronize(), or, with
+    /// parameters_as_bucket_view, also after step(). Collective, blocks.
+    [[nodiscard]] double gradient_norm() {
+        const detail::PurposeScope here = reducer().purpose("gradient_norm()");
+        average();
+        double sum = 0;
+        for_each_gradient([&](auto& element) {
+            const auto value = static_cast<double>(wide(element));
+            sum += value * value;
+        });
+        return std::sqrt(reducer().group().all_reduce_value(sum));
     }
 
     using DataParallelSteps::gradient_memory;
@@ -191,10 +218,17 @@ class ShardedOptimizer : public DataParallelSteps {
     /// step(). A program that keeps its values in this memory avoids copies, and may start to do so between
     /// any two steps. Throws ArgumentError without parameters_as_bucket_view, and for an ignored parameter.
     [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
-        if (!options_.parameters_as_bucket_view)
+        if (!has_value_memory_)
             throw ArgumentError("value_memory() requires ShardedOptimizerOptions::parameters_as_bucket_view");
         reducer().check_in_bucket(i);
         return shards_->value_memory(reducer().first_of_tied(i));
+    }
+
+    /// Returns the owner of the memory that value_memory(i) returns, which exists as long as this object, or
+    /// as a copy of the owner.
+    [[nodiscard]] std::shared_ptr<void> value_memory_owner(std::size_t i) const {
+        reducer().check_in_bucket(i);
+        return shards_->value_memory_owner(reducer().first_of_tied(i));
     }
 
     /// Sets how the optimizer steps these parameters, and those that share their values, from now on. All
@@ -298,6 +332,23 @@ class ShardedOptimizer : public DataParallelSteps {
         return whole;
     }
 
+    /// Returns the optimizer's state of parameter `i` on all ranks; an empty one if the parameter has none.
+    /// Collective, blocks.
+    [[nodiscard]] OptimizerState<Scalar> state_on_all(std::size_t i) {
+        const StateSize size = state_size();
+        OptimizerState<Scalar> state;
+        if (!has_state(i) || size.steps == 0) return state;
+        state.steps = size.steps;
+        for (std::size_t array = 0; array < size.arrays; ++array) {
+            std::vector<Scalar> elements = state_array(i, array);
+            elements.resize(parameters()[i].count);
+            const detail::PurposeScope here = reducer().purpose("state_on_all()");
+            reducer().group().broadcast(elements, 0);
+            state.arrays.push_back(std::move(elements));
+        }
+        return state;
+    }
+
     /// Restores a state that state() returned, even with another number of ranks: each rank uses its own
     /// part. All ranks must pass the same state. Throws ArgumentError if the state belongs to other
     /// parameters. Does not communicate.
@@ -333,11 +384,14 @@ class ShardedOptimizer : public DataParallelSteps {
         const ShardedOptimizerOptions& sharded) {
         detail::check_equal_tables(
             group, "ShardedOptimizerOptions",
-            detail::text("fused_step ", sharded.fused_step, "\nparameters_as_bucket_view ",
-                         sharded.parameters_as_bucket_view));
+            detail::text("fused_step ", detail::fused_step_name(sharded.fused_step),
+                         "\nparameters_as_bucket_view ", sharded.parameters_as_bucket_view));
+        const bool is_fused = sharded.fused_step == FusedStep::automatic
+                                  ? is_fused_by_default(group, options)
+                                  : sharded.fused_step == FusedStep::yes;
         using Outcome = detail::GradientReducer::Outcome;
-        return std::make_unique<detail::GradientReducer>(
-            group, std::move(source), options, sharded.fused_step ? Outcome::unreduced : Outcome::in_parts);
+        return std::make_unique<detail::GradientReducer>(group, std::move(source), options,
+                                                         is_fused ? Outcome::unreduced : Outcome::in_parts);
     }
 
     /// Returns an element in the type in which it is computed: f32 for f16 and bf16.
@@ -389,13 +443,47 @@ class ShardedOptimizer : public DataParallelSteps {
         detail::check_no_problem<ArgumentError>(reducer().group(), problem);
     }
 
-    void check_has_averages(std::string_view who) const {
-        if (options_.fused_step)
-            throw ArgumentError(detail::text(who, ": with fused_step there are no averages before step()"));
+    void check_synchronized(std::string_view who) const {
+        if (reducer().steps() == stepped_)
+            throw ArgumentError(detail::text(who, "() without synchronize(): call synchronize() first"));
+    }
+
+    /// Averages this rank's pieces, unless that has been done. Collective, blocks.
+    void average() {
+        if (!is_fused() || averaged_ == reducer().steps()) return;
+        if (shards_->is_shared()) {
+            wait_for_all_ranks();  // they have filled their buckets
+            for (const Piece& piece : pieces()) shards_->reduce(piece, reducer().reduction());
+            wait_for_all_ranks();  // they do not read other ranks' buckets any more
+        } else {
+            shards_->reduce_all(reducer().reduction());
+        }
+        averaged_ = reducer().steps();
+    }
+
+    void wait_for_all_ranks() {
+        const auto begin = trace::Clock::now();
+        reducer().group().barrier();
+        reducer().record_communication(begin);
+    }
+
+    /// Multiplies the averages by what clip_grad_norm() has left to step().
+    void scale_averages() {
+        if (factor_ == 1) return;
+        for (const Piece& piece : pieces()) scale_average(piece);
+        factor_ = 1;
+    }
+
+    void scale_average(const Piece& piece) {
+        for_each_element(piece, [&]<class T>(T& element) {
+            using Wide = decltype(wide(element));
+            element = static_cast<T>(wide(element) * static_cast<Wide>(factor_));
+        });
     }
 
     void step_piece(std::size_t slot) {
         const Piece& piece = pieces()[slot];
+        if (factor_ != 1) scale_average(piece);
         optimizer_.step(slot, shards_->value(piece), shards_->converted_gradient(piece));
     }
 
@@ -405,39 +493,47 @@ class ShardedOptimizer : public DataParallelSteps {
             for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
         }
         const trace::Span span("gather values");
+        const auto begin = trace::Clock::now();
         shards_->gather_values();
+        reducer().record_communication(begin);
     }
 
     void step_in_shared_memory() {
         const trace::Span span("fused step");
-        reducer().group().barrier();  // all ranks have filled their buckets, no rank still reads its values
+        const bool are_averaged = averaged_ == reducer().steps();
+        wait_for_all_ranks();  // they have filled their buckets, and do not read their values any more
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-            shards_->reduce(pieces()[slot], reducer().reduction());
+            if (!are_averaged) shards_->reduce(pieces()[slot], reducer().reduction());
             step_piece(slot);
             shards_->write_to_peers(pieces()[slot]);
         }
-        reducer().group().barrier();
+        averaged_ = reducer().steps();
+        wait_for_all_ranks();
         shards_->copy_values_out();
     }
 
     template <class Action>
     void for_each_gradient(Action&& action) {
-        for (const Piece& piece : pieces()) {
-            const Buffer gradient = shards_->gradient(piece);
-            visit_dtype(gradient.dtype, [&](auto zero) {
-                using T = decltype(zero);
-                if constexpr (detail::Real<T>) {
-                    for (T& element : std::span(static_cast<T*>(gradient.data), gradient.count))
-                        action(element);
-                }
-            });
-        }
+        for (const Piece& piece : pieces()) for_each_element(piece, action);
+    }
+
+    template <class Action>
+    void for_each_element(const Piece& piece, Action&& action) {
+        const Buffer gradient = shards_->gradient(piece);
+        visit_dtype(gradient.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            if constexpr (detail::Real<T>) {
+                for (T& element : std::span(static_cast<T*>(gradient.data), gradient.count)) action(element);
+            }
+        });
     }
 
     O optimizer_;
-    ShardedOptimizerOptions options_;
+    bool has_value_memory_;
     std::unique_ptr<Shards> shards_;
-    std::size_t steps_ = 0;
+    std::size_t stepped_ = 0;   // the number of the last step that step() has completed
+    std::size_t averaged_ = 0;  // the number of the last step of which the pieces are averaged
+    double factor_ = 1;         // by which step() multiplies the averages
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -24,7 +24,7 @@ struct StepTimes {
     StepTimes& operator+=(const StepTimes& other) noexcept;
 };
 
-/// Statistics of one rank. They do not include what ShardedOptimizer::step() sends.
+/// Statistics of one rank. Bytes do not include what ShardedOptimizer::step() sends; times do.
 struct DDPStatistics {
     /// Bytes of gradients in each bucket at construction, in the order of sending.
     std::vector<std::size_t> first_bucket_bytes;
@@ -34,6 +34,8 @@ struct DDPStatistics {
     /// Ready::at_synchronize.
     std::vector<std::size_t> arrival_order;
     std::size_t steps = 0;  ///< The number of completed steps.
+    /// Whether the averages are computed by ShardedOptimizer::step(): see FusedStep.
+    bool has_fused_steps = false;
     /// The total bytes of the buckets of all steps.
     std::size_t bytes = 0;
     StepTimes last_step;  ///< Times of the last completed step.

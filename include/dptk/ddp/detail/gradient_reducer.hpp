@@ -13,6 +13,7 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/error_access.hpp"
+#include "dptk/core/trace.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/device_lanes.hpp"
 #include "dptk/ddp/detail/gradient_marks.hpp"
@@ -109,8 +110,14 @@ class GradientReducer {
     /// Returns the number of steps that have succeeded.
     [[nodiscard]] std::size_t steps() noexcept;
 
+    [[nodiscard]] Outcome outcome() const noexcept { return outcome_; }
+
     /// Returns the operation that averages the buckets of the last step if the outcome is `unreduced`.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
+
+    /// Records, for statistics(), that this rank has communicated from `begin` until now. Call it between
+    /// steps.
+    void record_communication(trace::Clock::time_point begin);
 
     /// Returns the statistics of the steps so far.
     [[nodiscard]] DDPStatistics statistics();

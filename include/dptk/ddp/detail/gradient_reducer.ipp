@@ -136,9 +136,15 @@ DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
     return clock_->statistics().steps;
 }
 
+DPTK_INLINE void GradientReducer::record_communication(trace::Clock::time_point begin) {
+    const std::lock_guard lock(mutex_);
+    clock_->record_communication(begin);
+}
+
 DPTK_INLINE DDPStatistics GradientReducer::statistics() {
     const std::lock_guard lock(mutex_);
     DDPStatistics now = clock_->statistics();
+    now.has_fused_steps = outcome_ == Outcome::unreduced;
     now.bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
     return now;
 }
@@ -437,7 +443,6 @@ DPTK_INLINE void GradientReducer::check_capturable() {
 
 DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradient) {
     const std::lock_guard lock(mutex_);
-    const PurposeScope here = purpose("mark_ready()");
     check_index(i);
     if (local_scopes_ > 0 || parameters_.ignored()[i]) return;
     in_step([&] {
@@ -448,7 +453,6 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
 
 DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
     const std::lock_guard lock(mutex_);
-    const PurposeScope here = purpose("mark_ready()");
     if (local_scopes_ > 0) return;
     in_step([&] { mark_address(gradient); });
 }
@@ -490,15 +494,20 @@ DPTK_INLINE void GradientReducer::begin_by_mark(std::string_view what) {
 }
 
 DPTK_INLINE void GradientReducer::mark_locked(std::size_t i, State state, void* gradient) {
-    // Starting the exchange here lets it finish before the first bucket is full.
-    if (is_marked() && !steps_->has_begun() && sends_early()) begin_among_ranks();
+    const bool may_send = sends_early();
+    if (is_marked() && !steps_->has_begun() && may_send) {
+        // Starting the exchange here lets it finish before the first bucket is full.
+        const PurposeScope here = purpose("mark_ready()");
+        begin_among_ranks();
+    }
     if (own_.samples == std::size_t{0}) return;
     note_mark(i, state);
     if (state == State::ready && is_marked()) set_lazy_gradient(i, gradient);
-    if (!sends_early()) return;
+    if (!may_send) return;
     // The last bucket is left to synchronize(): it carries the status, and later marks may still be
     // mistakes.
     while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
+        const PurposeScope here = purpose("mark_ready()");
         if (!may_proceed()) return;
         launch();
     }

@@ -94,6 +94,10 @@ class ShardedParameters {
                         reducer_.parameters()[i].count);
     }
 
+    [[nodiscard]] const std::shared_ptr<void>& value_memory_owner(std::size_t i) const {
+        return value_buffers_[buckets().place(i).bucket].memory;
+    }
+
     /// Returns whether each rank can access the gradients and values of all ranks.
     [[nodiscard]] bool is_shared() const noexcept {
         return detail::all_of(value_buffers_, [](const ValueBuffer& value_buffer) {
