@@ -267,13 +267,15 @@ class Network {
     }
 
     /// Moves the values of parameter `i` to `storage`, for example memory that a ShardedOptimizer updates.
-    /// `storage` must stay valid until the network is destroyed or the next call for `i` has returned. It
-    /// must have ParameterRef::count elements, otherwise throws ArgumentError, and should be aligned to 64
-    /// bytes.
-    void set_value_storage(std::size_t i, Elements storage) {
+    /// `storage` must stay valid until the network is destroyed or the next call for `i` has returned; if it
+    /// has an owner, the network keeps a copy of it. It must have ParameterRef::count elements, otherwise
+    /// throws ArgumentError, and should be aligned to 64 bytes.
+    void set_value_storage(std::size_t i, Elements storage, std::shared_ptr<const void> owner = nullptr) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the value storage", storage.size(), parameter.count());
         parameter.set_value_storage(storage);
+        value_owners_.resize(parameters_.size());
+        value_owners_[i] = std::move(owner);
     }
 
     /// Returns the values of parameter `i`, row-major in its shape, whatever the backend's layout.
@@ -661,6 +663,7 @@ class Network {
     std::vector<Parameter*> parameters_;
     std::vector<ParameterRef> refs_;                            // for for_each_parameter()
     std::vector<std::shared_ptr<const void>> gradient_owners_;  // by parameter
+    std::vector<std::shared_ptr<const void>> value_owners_;     // by parameter
     std::vector<std::unique_ptr<Norm>> norms_;
     Mode mode_ = Mode::train;
     Pass pass_;  // that of the last forward

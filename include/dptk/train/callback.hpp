@@ -52,7 +52,8 @@ class TrainingRun {
     /// Returns the ranks that train together.
     [[nodiscard]] virtual ProcessGroup& group() noexcept = 0;
 
-    /// Returns the parameters, in the backend's layout.
+    /// Returns the parameters, in the backend's layout. Their gradients are averages only if
+    /// Callback::gradients() or Callback::reads_averages() of a callback says so.
     [[nodiscard]] virtual std::span<const ParameterRef> parameters() const = 0;
 
     /// Returns the learning rate of the next step.
@@ -81,6 +82,7 @@ class TrainingRun {
 
     /// Returns the 2-norm of the averaged gradients of the last step, or nullopt if they are on a GPU, or
     /// with reproducible shards or a sharded optimizer. Only in Callback::step() and the calls after it.
+    /// Collective.
     [[nodiscard]] virtual std::optional<double> gradient_norm() = 0;
 
     /// Returns a copy of the run's state. Blocks until the device is done with the last step. Tensors of a
@@ -127,10 +129,13 @@ class Callback {
     virtual void train_begin(TrainingRun& /*run*/) {}  ///< Before everything else.
     virtual void epoch_begin(TrainingRun& /*run*/) {}  ///< Also if the run continues within an epoch.
     virtual void batch_begin(TrainingRun& /*run*/) {}  ///< Before a step; may set the learning rate.
-    /// Before the optimizer's step, which uses the gradients. They are averaged over the ranks by now. All
-    /// ranks must change them in the same way. Trainer::add() rejects a class that overrides it if a step
-    /// runs as a CUDA graph, or the optimizer is sharded.
+    /// Before the optimizer's step, which uses the gradients. They are averaged over the ranks by now, if a
+    /// class overrides this function. All ranks must change them in the same way. Trainer::add() rejects such
+    /// a class if a step runs as a CUDA graph, or with TrainerOptions::fused_step or a sharded optimizer.
     virtual void gradients(TrainingRun& /*run*/) {}
+    /// Whether the callback reads averaged gradients from TrainingRun::parameters() in functions after
+    /// gradients(). If no callback does, and none overrides gradients(), they may be this rank's own ones.
+    [[nodiscard]] virtual bool reads_averages() const { return false; }
     virtual void step(TrainingRun& /*run*/) {}  ///< After the optimizer has updated the values.
     /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to
     /// now.

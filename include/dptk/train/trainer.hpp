@@ -80,17 +80,18 @@ class Trainer : public TrainingRun {
     using Scalar = typename Computation::Scalar;  ///< The type of the parameters' elements.
 
     /// Broadcasts rank 0's parameters to all ranks, and freezes those that the options name, and no others.
-    /// Collective. Group and model must outlive the trainer, and a network's GPU must be the current device
-    /// in all calls. Throws the exceptions of DistributedDataParallel, ReproducibleDataParallel and SGD.
-    /// Throws ArgumentError on all ranks for a batch size of 0, fewer than 1 epoch, two of comm
-    /// hook, reproducible shards and sharded optimizer, patterns that match no parameter or freeze all of
-    /// them, options that the model does not support, or a model whose parameters are not as TrainableModel
-    /// asks, and MismatchError on all ranks if options differ between ranks.
+    /// The values of a network may be moved to memory that the ranks share. Collective. Group and model must
+    /// outlive the trainer, and a network's GPU must be the current device in all calls. Throws the
+    /// exceptions of DistributedDataParallel, ReproducibleDataParallel and SGD. Throws ArgumentError on all
+    /// ranks for a batch size of 0, fewer than 1 epoch, two of comm hook, reproducible shards and sharded
+    /// optimizer, patterns that match no parameter or freeze all of them, options that the model does not
+    /// support, or a model whose parameters are not as TrainableModel asks, and MismatchError on all ranks if
+    /// options differ between ranks.
     Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
-        : group_(group), options_(std::move(options)), computation_(model, options_) {
-        const detail::ParameterSelection selection = check_options(model);
+        : group_(group), options_(std::move(options)), model_(model), computation_(model, options_) {
+        check_options(model);
         computation_.join(group);
-        computation_.set_frozen(selection.frozen);
+        computation_.set_frozen(selection_.frozen);
         broadcast_frozen(model);
         if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards, frozen_);
@@ -99,34 +100,31 @@ class Trainer : public TrainingRun {
             training_.push_back(computation_.make_totals());
             evaluation_.push_back(computation_.make_totals());
         }
-        const DistributedDataParallelOptions ddp_options{.ready = options_.ready,
-                                                         .parameters_to_ignore = frozen_};
-        if (options_.shard_optimizer) {
-            sharded_ =
-                std::make_unique<Sharded>(group, model, detail::HostOptimizer<Scalar>(options_), ddp_options);
-            selection.set_groups(*sharded_);
-        } else {
-            selection.set_groups(computation_.optimizer());
-        }
+        selection_.set_groups(computation_.optimizer());
         if (reproducible_) return;
-        if (!sharded_) {
-            ddp_ = computation_.make_ddp(group, ddp_options);
-            ddp_->set_comm_hook(options_.comm_hook);
-        }
-        computation_.use_gradient_memory(data_parallel());
+        make_steps();
         has_buffers_ = computation_.has_buffers();
         is_synchronized_ = computation_.is_synchronized();
     }
 
     /// Adds a callback, which sees what happens from now on. Add the same ones in the same order on all
     /// ranks. Returns the trainer's copy. Throws ArgumentError if the class overrides Callback::gradients(),
-    /// and the option cuda_graph or shard_optimizer is set: a graph does not call functions of the host, and
-    /// with a sharded optimizer no rank has all averages.
+    /// and the option cuda_graph is set, because a graph does not call functions of the host; also if the
+    /// class overrides gradients(), or its reads_averages() returns true, and the option fused_step or
+    /// shard_optimizer is set, because no rank then has all averages.
     template <std::derived_from<Callback> C>
     C& add(C callback) {
-        if ((options_.cuda_graph || sharded_) && detail::overrides_gradients<C>)
-            throw ArgumentError(detail::text("Trainer: a callback with gradients() cannot be combined with ",
-                                             sharded_ ? "shard_optimizer" : "cuda_graph"));
+        constexpr bool has_gradients = detail::overrides_gradients<C>;
+        const bool reads_averages = has_gradients || callback.reads_averages();
+        const char* excluded = nullptr;
+        if (has_gradients && options_.cuda_graph) excluded = "cuda_graph";
+        if (reads_averages && options_.fused_step == FusedStep::yes) excluded = "fused_step";
+        if (reads_averages && options_.shard_optimizer) excluded = "shard_optimizer";
+        if (excluded != nullptr)
+            throw ArgumentError(detail::text("Trainer: a callback with ",
+                                             has_gradients ? "gradients()" : "reads_averages()",
+                                             " cannot be combined with ", excluded));
+        reads_averages_ = reads_averages_ || reads_averages;
         auto own = std::make_unique<C>(std::move(callback));
         C& added = *own;
         callbacks_.push_back(std::move(own));
@@ -140,6 +138,7 @@ class Trainer : public TrainingRun {
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
         continued_.reset();
+        choose_steps();
         dataset_fingerprint_ = detail::text(compare_datasets(group_, training, "training datasets"));
         compare_datasets(group_, test, "test datasets");
         call(&Callback::train_begin);
@@ -178,6 +177,7 @@ class Trainer : public TrainingRun {
         status_.epochs = options_.epochs;
         status_.batch = 0;
         status_.stop_reason.clear();
+        choose_steps();
         return run_epoch(dataset);
     }
 
@@ -258,8 +258,12 @@ class Trainer : public TrainingRun {
         return data_parallel().statistics().all_steps;
     }
 
+    /// Returns whether the ranks share the work of the optimizer's step: see TrainerOptions::fused_step.
+    [[nodiscard]] bool has_fused_steps() const noexcept { return sharded_ && sharded_->is_fused(); }
+
     /// See TrainingRun.
     [[nodiscard]] std::optional<double> gradient_norm() override {
+        if (sharded_ && !options_.shard_optimizer) return sharded_->gradient_norm();
         if (!Computation::is_on_host || !ddp_) return std::nullopt;
         return ddp_->clip_grad_norm(std::numeric_limits<double>::infinity()).value();
     }
@@ -336,7 +340,64 @@ class Trainer : public TrainingRun {
     }
 
     [[nodiscard]] detail::ModelState<Computation> model_state() {
-        return {computation_, parameters(), sharded_.get()};
+        return {computation_, parameters(), sharded_.get(), options_.shard_optimizer};
+    }
+
+    /// Makes what averages gradients and steps values. Collective.
+    void make_steps() {
+        if constexpr (Computation::is_on_host) {
+            const bool is_automatic = options_.fused_step == FusedStep::automatic;
+            const bool is_fused = is_automatic ? may_fuse() : options_.fused_step == FusedStep::yes;
+            if (options_.shard_optimizer || is_fused) make_sharded();
+            if (sharded_ && !options_.shard_optimizer && is_automatic && !sharded_->shares_memory())
+                sharded_.reset();  // there was not enough memory to share
+        }
+        if (!sharded_) make_ddp();
+    }
+
+    /// Returns whether fused steps are possible and faster, with the same result on all ranks. Collective.
+    [[nodiscard]] bool may_fuse() {
+        return group_.size() > 1 && !Computation::makes_ddp && !options_.comm_hook && !reads_averages_ &&
+               Sharded::is_fused_by_default(group_, ddp_options());
+    }
+
+    void make_sharded() {
+        DistributedDataParallelOptions ddp = ddp_options();
+        ddp.init_sync = false;  // the values are broadcast after they have been moved
+        ShardedOptimizerOptions sharded{.fused_step = FusedStep::yes, .parameters_as_bucket_view = true};
+        if (options_.shard_optimizer)
+            sharded = {.fused_step = options_.fused_step,
+                       .parameters_as_bucket_view = Computation::can_move_values};
+        sharded_ = std::make_unique<Sharded>(group_, model_, detail::HostOptimizer<Scalar>(options_),
+                                             std::move(ddp), sharded);
+        selection_.set_groups(*sharded_);
+        computation_.use_gradient_memory(*sharded_);
+        computation_.use_value_memory(*sharded_);
+        sharded_->broadcast_values(0);
+    }
+
+    void make_ddp() {
+        ddp_ = computation_.make_ddp(group_, ddp_options());
+        ddp_->set_comm_hook(options_.comm_hook);
+        computation_.use_gradient_memory(*ddp_);
+    }
+
+    [[nodiscard]] DistributedDataParallelOptions ddp_options() const {
+        return {.ready = options_.ready, .parameters_to_ignore = frozen_};
+    }
+
+    /// Leaves fused steps, if a callback needs all averages. Collective.
+    void choose_steps() {
+        if constexpr (Computation::is_on_host) {
+            if (!sharded_ || options_.shard_optimizer || options_.fused_step == FusedStep::yes) return;
+            const std::uint8_t is_needed = reads_averages_ ? 1 : 0;
+            if (group_.all_reduce_value(is_needed, ReduceOp::max) == 0) return;
+            computation_.optimizer().set_lr(sharded_->optimizer().lr());
+            for (std::size_t i = 0; i < parameters().size(); ++i)
+                computation_.optimizer().set_state(i, sharded_->state_on_all(i));
+            sharded_.reset();
+            make_ddp();
+        }
     }
 
     /// Returns what averages the gradients. Not with reproducible shards.
@@ -462,10 +523,9 @@ class Trainer : public TrainingRun {
         return status_.training;
     }
 
-    /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Returns what they
+    /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Finds what they
     /// say about the model's parameters. Collective.
-    [[nodiscard]] detail::ParameterSelection check_options(Model& model) {
-        detail::ParameterSelection selection;
+    void check_options(Model& model) {
         std::string problem = detail::problem_of_options(options_);
         if (problem.empty()) problem = computation_.problem(options_);
         try {
@@ -475,15 +535,14 @@ class Trainer : public TrainingRun {
                     computation_.require_usable(parameter);
                     names.push_back(std::move(parameter.name));
                 }
-                selection = detail::select_parameters(names, options_);
-                frozen_ = selection.frozen_names(names);
+                selection_ = detail::select_parameters(names, options_);
+                frozen_ = selection_.frozen_names(names);
             }
         } catch (const std::exception& error) {
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(group_, problem);
         detail::check_equal_tables(group_, "TrainerOptions", detail::options_table(options_));
-        return selection;
     }
 
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
@@ -673,10 +732,13 @@ class Trainer : public TrainingRun {
 
     ProcessGroup& group_;
     TrainerOptions options_;
+    Model& model_;
+    detail::ParameterSelection selection_;
     std::shared_ptr<DistributedDataParallel> ddp_;
     std::optional<ReproducibleDataParallel> reproducible_;
     std::unique_ptr<Sharded> sharded_;  // one of ddp_, reproducible_ and sharded_ is set
     Computation computation_;
+    bool reads_averages_ = false;  // a callback does
     bool has_buffers_ = false;
     bool is_synchronized_ = false;  // whether batch norms wait for ranks without samples
     std::vector<Totals> training_;  // by shard of this rank

@@ -51,6 +51,11 @@ struct TrainerOptions {
     /// Factors of the learning rate, such as {{"fc.*", 10}}; schedules apply as well. If several patterns
     /// match a parameter, the last one counts. Only for networks in host memory.
     std::vector<LearningRateFactor> lr_factors = {};
+    /// Whether each rank steps only its part of the parameters, and averages their gradients meanwhile, with
+    /// the same results: see FusedStep. FusedStep::automatic also asks that no callback reads averages; with
+    /// FusedStep::yes such callbacks are an error. Only for models in host memory without a make_ddp(), and
+    /// not together with a comm hook or reproducible shards.
+    FusedStep fused_step = FusedStep::automatic;
     /// Whether each rank keeps only its part of the optimizer's state, and steps only its part of the
     /// parameters: see ShardedOptimizer. Callbacks then see no averaged gradients. Only for models in host
     /// memory without a make_ddp(), and not together with a comm hook or reproducible shards.

@@ -178,6 +178,7 @@ TEST_CASE("callbacks see the outputs, images and gradients of a model of the pro
     struct Norms : dptk::Callback {
         const SoftmaxRegression& model;
         explicit Norms(const SoftmaxRegression& own) : model(own) {}
+        [[nodiscard]] bool reads_averages() const override { return true; }
         void step(dptk::TrainingRun& run) override {
             double sum = 0;
             for (const double gradient : model.weight_gradient) sum += gradient * gradient;

@@ -51,12 +51,12 @@ class TensorBoard : public Callback {
     }
 
     void train_summary(TrainingRun& run) override {
+        const std::optional<double> norm = run.gradient_norm();
         on_rank_0(run, [&](const TrainingStatus& status) {
             file_->scalar("loss/train", status.training.loss, status.step);
             file_->scalar("lr", run.lr(), status.step);
             file_->scalar("samples_per_second", status.samples_per_second, status.step);
-            if (const std::optional<double> norm = run.gradient_norm())
-                file_->scalar("gradient_norm", *norm, status.step);
+            if (norm) file_->scalar("gradient_norm", *norm, status.step);
             if (const std::optional<StepTimes> times = run.step_times())
                 file_->scalar("waiting_share", waiting_share(*times), status.step);
         });

@@ -16,8 +16,10 @@ DPTK_INLINE std::string problem_of_options(const TrainerOptions& options) {
     if (options.epochs < 1) return text("Trainer: epochs must be at least 1, got ", options.epochs);
     if (options.comm_hook && options.reproducible_shards > 0)
         return "Trainer: comm_hook and reproducible_shards cannot be combined; set only one of them";
-    if (options.shard_optimizer && (options.comm_hook || options.reproducible_shards > 0))
-        return text("Trainer: shard_optimizer and ", options.comm_hook ? "comm_hook" : "reproducible_shards",
+    const bool is_fused = options.fused_step == FusedStep::yes;
+    if ((options.shard_optimizer || is_fused) && (options.comm_hook || options.reproducible_shards > 0))
+        return text("Trainer: ", options.shard_optimizer ? "shard_optimizer" : "fused_step", " and ",
+                    options.comm_hook ? "comm_hook" : "reproducible_shards",
                     " cannot be combined; set only one of them");
     if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
         return text("Trainer: label_smoothing must be in [0, 1), got ", options.label_smoothing);
@@ -51,8 +53,9 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                 options.accumulate, "\nlabel_smoothing ", options.label_smoothing, "\nseed ", options.seed,
                 "\noptimizer ", optimizer_name(options), "\nlr ", initial_lr(options), optimizer,
                 "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ", options.reproducible_shards,
-                "\nshard_optimizer ", options.shard_optimizer, "\ncuda_graph ", options.cuda_graph,
-                "\ntransform ", options.transform.describe(), "\nevaluation_transform ",
+                "\nfused_step ", fused_step_name(options.fused_step), "\nshard_optimizer ",
+                options.shard_optimizer, "\ncuda_graph ", options.cuda_graph, "\ntransform ",
+                options.transform.describe(), "\nevaluation_transform ",
                 options.evaluation_transform.describe(), pattern_lines(options));
 }
 

@@ -76,6 +76,17 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
                                           steps.gradient_memory_owner(i));
     }
 
+    static constexpr bool makes_ddp = false;
+    static constexpr bool can_move_values = true;
+
+    /// Moves the network's values to memory in which `sharded` updates them.
+    template <class Sharded>
+    void use_value_memory(Sharded& sharded) {
+        for (std::size_t i = 0; i < net_.parameter_count(); ++i)
+            if (!net_.is_frozen(i))
+                net_.set_value_storage(i, sharded.value_memory(i), sharded.value_memory_owner(i));
+    }
+
     template <class Dataset>
     class Batches {
       public:

@@ -110,8 +110,9 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
                 return "Trainer: reproducible_shards and a model with a make_ddp() cannot be combined";
             if (options.accumulate > 1)
                 return "Trainer: accumulate and a model with a make_ddp() cannot be combined";
-            if (options.shard_optimizer)
-                return "Trainer: shard_optimizer and a model with a make_ddp() cannot be combined";
+            if (options.shard_optimizer || options.fused_step == FusedStep::yes)
+                return text("Trainer: ", options.shard_optimizer ? "shard_optimizer" : "fused_step",
+                            " and a model with a make_ddp() cannot be combined");
             if (!options.freeze.empty())
                 return "Trainer: freeze and a model with a make_ddp() cannot be combined";
         }
@@ -159,6 +160,13 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
             return std::make_shared<DistributedDataParallel>(group, model_, std::move(options));
         }
     }
+
+    static constexpr bool makes_ddp = requires(Model& model, ProcessGroup& group) { model.make_ddp(group); };
+    static constexpr bool can_move_values = false;
+
+    /// Does nothing: the model keeps its values.
+    template <class Sharded>
+    void use_value_memory(Sharded& /*sharded*/) {}
 
     /// Does nothing: the model's gradients are copied to their buckets.
     void use_gradient_memory(DataParallelSteps& /*steps*/) {}
@@ -256,7 +264,6 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
 
     static constexpr bool marks_ready =
         requires(Model& model, void (*on_ready)(std::size_t)) { model.backward(on_ready); };
-    static constexpr bool makes_ddp = requires(Model& model, ProcessGroup& group) { model.make_ddp(group); };
 
     Model& model_;
     RowMajorModel<Model, Scalar> state_;

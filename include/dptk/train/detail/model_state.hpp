@@ -31,9 +31,11 @@ class ModelState {
 
     using Sharded = ShardedOptimizer<HostOptimizer<Scalar>>;
 
-    /// `sharded` is the optimizer if it is sharded, or null.
-    ModelState(Computation& computation, std::span<const ParameterRef> parameters, Sharded* sharded)
-        : computation_(computation), parameters_(parameters), sharded_(sharded) {}
+    /// `sharded` is the optimizer if each rank has a part of its state, or null. `saves_parts` says that no
+    /// rank is given the whole state.
+    ModelState(Computation& computation, std::span<const ParameterRef> parameters, Sharded* sharded,
+               bool saves_parts)
+        : computation_(computation), parameters_(parameters), sharded_(sharded), saves_parts_(saves_parts) {}
 
     /// See TrainingRun::to_row_major().
     [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) {
@@ -55,12 +57,12 @@ class ModelState {
                                             computation_.elements(parameters_[i], elements));
     }
 
-    /// Adds parameters, buffers and the optimizer's arrays. Collective if the optimizer is sharded.
+    /// Adds parameters, buffers and the optimizer's arrays. Collective if each rank has a part of its state.
     void save(TrainingState& state) {
         for (std::size_t i = 0; i < parameters_.size(); ++i)
             state.model.push_back(to_row_major(i, parameters_[i].name, parameters_[i].value));
         const std::vector<std::int64_t> steps =
-            sharded_ == nullptr ? save_optimizer(state) : save_sharded_optimizer(state);
+            saves_parts_ ? save_sharded_optimizer(state) : save_optimizer(state);
         state.training.push_back(StateTensor::of<std::int64_t>("optimizer.steps", {steps.size()}, steps));
         auto& model = computation_.model();
         model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
@@ -142,14 +144,22 @@ class ModelState {
     [[nodiscard]] std::vector<std::int64_t> save_optimizer(TrainingState& state) {
         std::vector<std::int64_t> steps;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            const OptimizerState<Scalar>& slot = computation_.optimizer().state(i);
-            steps.push_back(slot.steps);
-            for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
-                const auto& array = computation_.upload(slot.arrays[a]);
-                state.training.push_back(to_row_major(i, optimizer_tensor(i, a), array.data()));
+            if (sharded_ != nullptr) {
+                steps.push_back(save_slot(state, i, sharded_->state_on_all(i)));
+            } else {
+                steps.push_back(save_slot(state, i, computation_.optimizer().state(i)));
             }
         }
         return steps;
+    }
+
+    /// Returns the number of steps of the slot.
+    std::int64_t save_slot(TrainingState& state, std::size_t i, const OptimizerState<Scalar>& slot) {
+        for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
+            const auto& array = computation_.upload(slot.arrays[a]);
+            state.training.push_back(to_row_major(i, optimizer_tensor(i, a), array.data()));
+        }
+        return slot.steps;
     }
 
     /// Describes the arrays, which are gathered one by one when they are fetched. Collective.
@@ -182,6 +192,7 @@ class ModelState {
     Computation& computation_;
     std::span<const ParameterRef> parameters_;
     Sharded* sharded_;
+    bool saves_parts_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -64,6 +64,8 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards requires a network in host memory";
         if (options.shard_optimizer) return "Trainer: shard_optimizer requires a network in host memory";
+        if (options.fused_step == FusedStep::yes)
+            return "Trainer: fused_step requires a network in host memory";
         if (options.accumulate > 1) return "Trainer: accumulate requires a network in host memory";
         if (options.label_smoothing > 0) return "Trainer: label_smoothing requires a network in host memory";
         if (!options.freeze.empty() || !options.lr_factors.empty())
