@@ -1,8 +1,9 @@
 // Measures a training step under DistributedDataParallel, and under ShardedOptimizer with separate and
-// fused steps, compared with the same step without communication. A step with only a barrier shows how long
-// the faster ranks wait for the others in any case. All ranks run at once, with one compute thread each. A
-// step is forward, backward, synchronize, and SGD with momentum, always on the same images. Prints medians
-// of alternating blocks of steps.
+// fused steps, compared with the same step without communication. Trainer runs fused steps by default where
+// ranks share memory. A step with only a barrier shows how long the faster ranks wait for the others in any
+// case. All ranks run at once, with one compute thread each. A step is forward, backward, synchronize with
+// the number of samples, and SGD with momentum, always on the same images. Prints medians of alternating
+// blocks of steps.
 //   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>
@@ -37,7 +38,8 @@ struct ShardedTraining {
     ShardedTraining(dptk::ProcessGroup& group, const Model& model, bool fused)
         : training(model.graph, model.batch),
           sharded(group, training.net, training.sgd, {},
-                  {.fused_step = fused, .parameters_as_bucket_view = true}) {
+                  {.fused_step = fused ? dptk::FusedStep::yes : dptk::FusedStep::no,
+                   .parameters_as_bucket_view = true}) {
         for (std::size_t i = 0; i < training.net.parameter_count(); ++i) {
             training.net.set_gradient_storage(i, sharded.gradient_memory(i));
             training.net.set_value_storage(i, sharded.value_memory(i));
@@ -46,7 +48,7 @@ struct ShardedTraining {
 
     void step() {
         training.forward_backward();
-        sharded.synchronize();
+        sharded.synchronize(training.labels.size());
         sharded.step();
     }
 };
@@ -63,7 +65,7 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     ShardedTraining separate(group, model, false);
     ShardedTraining fused(group, model, true);
 
-    std::vector<double> local, distributed, ratios, barrier_ratios, separate_times, fused_times;
+    std::vector<double> local, distributed, ratios, barrier_ratios, separate_times, fused_times, fused_ratios;
     for (int round = 0; round < 21; ++round) {
         constexpr int steps = 5;
         const auto time = [&](auto&& step) {
@@ -86,17 +88,19 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
         barrier_ratios.push_back(with_barrier / local.back());
         distributed.push_back(time([&] {
             together.forward_backward();
-            ddp.synchronize();
+            ddp.synchronize(model.batch);
             together.step(ddp.parameters());
         }));
         ratios.push_back(distributed.back() / local.back());
         separate_times.push_back(time([&] { separate.step(); }));
         fused_times.push_back(time([&] { fused.step(); }));
+        fused_ratios.push_back(fused_times.back() / local.back());
     }
     if (group.rank() != 0) return;
     std::printf("train_step_%s %.0f us\n", model.name.c_str(), bench::median(distributed));
     std::printf("ddp_overhead_%s %.1f %% | local step %.0f us | %.3f\n", model.name.c_str(),
                 100 * (bench::median(ratios) - 1), bench::median(local), bench::median(ratios));
+    std::printf("fused_overhead_%s %.1f %%\n", model.name.c_str(), 100 * (bench::median(fused_ratios) - 1));
     std::printf("barrier_overhead_%s %.1f %%\n", model.name.c_str(),
                 100 * (bench::median(barrier_ratios) - 1));
     const auto print_beside_ddp = [&](const char* name, const std::vector<double>& times) {
