@@ -34,16 +34,18 @@ template <class Action>
 
 /// Returns how often the ranks of this process allocate while each of them calls `action`, which may
 /// communicate: the least of several attempts, because control threads send heartbeats meanwhile. Collective.
+/// Ends when an attempt of each process has not allocated.
 template <class Action>
 [[nodiscard]] std::size_t allocations_on_ranks(dptk::ProcessGroup& group, Action&& action) {
     std::size_t least = static_cast<std::size_t>(-1);
-    for (int attempt = 0; attempt < 3; ++attempt) {
+    for (int attempt = 0; attempt < 20; ++attempt) {
         group.barrier();
         count_allocations();
         group.barrier();
         action();
         group.barrier();
         least = std::min(least, counted_allocations());
+        if (group.all_reduce_value(least, dptk::ReduceOp::max) == 0) break;
     }
     return least;
 }

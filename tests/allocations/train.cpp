@@ -24,11 +24,11 @@ class CountSteps : public dptk::Callback {
   public:
     void batch_begin(dptk::TrainingRun& run) override {
         const std::size_t done = run.status().batch;
-        if (done < first || done % steps != 0 || attempts_ == 3) return;
+        if (done < first || done % steps != 0 || attempts_ == most) return;
         run.group().barrier();
         if (attempts_ > 0 || is_counting_) least_ = std::min(least_, test::counted_allocations());
         attempts_ += is_counting_ ? 1 : 0;
-        if (attempts_ == 3) return;
+        if (attempts_ == most) return;
         run.group().barrier();
         test::count_allocations();
         is_counting_ = true;
@@ -40,6 +40,7 @@ class CountSteps : public dptk::Callback {
   private:
     static constexpr std::size_t first = 4;
     static constexpr std::size_t steps = 2;
+    static constexpr int most = 9;  // attempts
 
     std::size_t least_ = static_cast<std::size_t>(-1);
     int attempts_ = 0;
