@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ddp/small_net.hpp"
 #include "support/ranks.hpp"
+#include "support/ranks_on_hosts.hpp"
 
 namespace {
 
@@ -101,4 +103,28 @@ TEST_CASE("a canceled step of a sharded optimizer") {
         sharded.step();
         CHECK(value[9] == 0.5);
     });
+}
+
+TEST_CASE("a step that one rank cancels after it has received buffers fails on the others, sharded or not") {
+    const auto check = [](ProcessGroup& group) {
+        for (const dptk::FusedStep fused_step : {dptk::FusedStep::no, dptk::FusedStep::yes}) {
+            std::vector<float> value(100), gradient(100), mean(3);
+            dptk::ShardedOptimizer sharded(group, value, gradient, dptk::SGD<float>({.lr = 1}),
+                                           {.buffers = dptk::BufferSource(std::tie(mean))},
+                                           {.fused_step = fused_step});
+            sharded.begin_step(1);
+            std::string text;
+            if (group.rank() == 0) {
+                CHECK_NOTHROW(sharded.cancel_step());
+            } else {
+                CHECK(test::throws<dptk::ArgumentError>(
+                    text, [&] { sharded.synchronize(); }, test::Agreed::yes));
+                CHECK(test::contains(text, "rank 0: canceled the step"));
+            }
+            sharded.synchronize(1);
+            sharded.step();
+        }
+    };
+    test::on_ranks(check);
+    test::launch_on_hosts({"a", "a", "a"}, check);
 }

@@ -264,6 +264,11 @@ TEST_CASE(
             text, [&] { const ShardedOptimizer other(group, value, gradient, sgd, {}, own); },
             test::Agreed::yes));
         CHECK(test::contains(text, "rank 1 has fused_step yes"));
+        const Ready ready = group.rank() == 1 ? Ready::marked : Ready::at_synchronize;
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { const ShardedOptimizer other(group, value, gradient, sgd, {.ready = ready}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "rank 1 has ready marked"));
     });
 }
 
@@ -523,6 +528,26 @@ TEST_CASE(
             CHECK(sharded.unscale(2));
             sharded.step();
             CHECK(value[99] == doctest::Approx(-0.9));
+        }
+    });
+}
+
+TEST_CASE("what clips a step that is then left out does not change later ones") {
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        for (const ShardedOptimizerOptions& options : all_options) {
+            std::vector<double> value(100), gradient(100);
+            ShardedOptimizer sharded(group, value, gradient, dptk::SGD<double>({.lr = 1}), {}, options);
+            if (group.rank() == 0) gradient[3] = std::numeric_limits<double>::infinity();
+            sharded.synchronize();
+            CHECK(std::isinf(sharded.clip_grad_norm(1)));
+            std::ranges::fill(gradient, 1);
+            sharded.synchronize();
+            CHECK(sharded.clip_grad_norm(1) == doctest::Approx(10));
+            sharded.synchronize();
+            CHECK(sharded.unscale(2));
+            CHECK(sharded.clip_grad_norm(100) == doctest::Approx(5));
+            sharded.step();
+            CHECK(value[99] == doctest::Approx(-0.5));
         }
     });
 }

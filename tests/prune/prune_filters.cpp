@@ -130,6 +130,22 @@ TEST_CASE("masks in the layout of the parameters do what apply_masks() does") {
     CHECK(masks.plan() == plan);
 }
 
+TEST_CASE("masks are applied to values that a trainer has moved") {
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        Network<Backend> net(two_convolutions(), 1), expected(two_convolutions(), 1);
+        const PruningPlan plan = plan_pruning(net, {.ratio = 0.3});
+        FilterMasks<Backend> masks(net, plan);
+        const dptk::Trainer trainer(group, net, options(1));
+        const std::vector<float> ones(net.parameter_values(0).size(), 1);
+        net.set_parameter_values(0, ones);
+        expected.set_parameter_values(0, ones);
+        masks.apply();
+        apply_masks(expected, plan);
+        CHECK(net.parameter_values(0) == expected.parameter_values(0));
+        CHECK(net.parameter_values(0) != ones);
+    });
+}
+
 TEST_CASE("a run continues bit for bit before and after the network is pruned") {
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         const Samples all = samples();

@@ -1,6 +1,7 @@
 // Tests that a Trainer's fused steps compute the same bits as plain ones, and that runs of either kind
 // continue as the other.
 #include <doctest/doctest.h>
+#include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model.hpp"
@@ -63,6 +65,21 @@ struct ReadsAverages : dptk::Callback {
         for (const dptk::ParameterRef& parameter : run.parameters())
             for (const float element : parameter.gradients<float>()) sum += element * element;
     }
+};
+
+/// Registers one value twice, with separate gradients.
+struct Line {
+    std::vector<float> weight = {1, 2}, first = {0, 0}, second = {0, 0};
+
+    void for_each_parameter(auto& sink) {
+        sink("first", weight, first);
+        sink("second", weight, second);
+    }
+    template <class Batch>
+    dptk::nn::LossResult forward(const Batch& /*batch*/, dptk::nn::Mode /*mode*/) {
+        return {.loss = 1, .correct = 0};
+    }
+    void backward() { first = second = {1, 1}; }
 };
 
 }  // namespace
@@ -155,6 +172,32 @@ TEST_CASE("the norm of the averaged gradients is that of plain steps") {
         REQUIRE(norms[0].size() == norms[1].size());
         for (std::size_t i = 0; i < norms[0].size(); ++i)
             CHECK(norms[1][i] == doctest::Approx(norms[0][i]).epsilon(1e-9));
+    });
+}
+
+TEST_CASE("a model that ties values, but not gradients, is trained by plain steps") {
+    const std::vector<std::pair<std::vector<float>, int>> samples(8, {{1, 2}, 0});
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        Line model;
+        dptk::Trainer trainer(group, model, test::small_options(1));
+        CHECK_FALSE(trainer.has_fused_steps());
+        trainer.train_epoch(samples, 0);
+        CHECK(model.weight[0] < 1);
+    });
+}
+
+TEST_CASE("hooks and marks that only some ranks have are an error on all ranks") {
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        Network net = test::small_convnet();
+        dptk::TrainerOptions hooked = test::small_options(1), marked = hooked;
+        if (group.rank() == 1) hooked.comm_hook = dptk::hooks::fp16_compress();
+        if (group.rank() == 1) marked.ready = dptk::Ready::marked;
+        std::string message;
+        for (const dptk::TrainerOptions& options : {hooked, marked}) {
+            CHECK(test::throws<dptk::MismatchError>(
+                message, [&] { const dptk::Trainer trainer(group, net, options); }, test::Agreed::yes));
+            CHECK(test::contains(message, "rank 1 has"));
+        }
     });
 }
 
