@@ -97,7 +97,8 @@ class DataParallelSteps {
     [[nodiscard]] std::size_t index_of(std::string_view name) const;
 
     /// Ends the step. Collective, blocks. On return, the averages over the ranks are available: in the
-    /// program's gradients for DistributedDataParallel, and this rank's part of them for ShardedOptimizer.
+    /// program's gradients for DistributedDataParallel, and this rank's part of them for ShardedOptimizer,
+    /// unless its steps are fused.
     /// Throws ArgumentError on all ranks if any rank made a mistake in this step; the next step may then
     /// begin.
     ///

@@ -30,7 +30,7 @@
 namespace DPTK_NAMESPACE {
 
 /// Wraps a function step(slot, value, gradient) as an optimizer. A slot is a part of a parameter, and is
-/// the same part in each step.
+/// the same part in each step: this rank's part, or with fused steps 64 KiB of it.
 template <std::floating_point T>
 class FunctionOptimizer {
   public:
@@ -71,8 +71,8 @@ struct ShardedOptimizerOptions {
 /// of DistributedDataParallel. All values must have the optimizer's element type; gradients may have another
 /// floating-point type, such as bfloat16, and are converted for the optimizer.
 ///
-/// After synchronize(), this rank has its part of the averages; if the step is fused, only after step(), or
-/// after a call that clips or unscales. The program's own gradients are unchanged.
+/// After synchronize(), this rank has its part of the averages; with fused steps, only after step(), or after
+/// a call that clips or unscales. The program's own gradients are unchanged.
 template <Optimizer O>
 class ShardedOptimizer : public DataParallelSteps {
   public:
@@ -116,7 +116,8 @@ class ShardedOptimizer : public DataParallelSteps {
         return reducer().outcome() == detail::GradientReducer::Outcome::unreduced;
     }
 
-    /// Returns whether a step is fused with FusedStep::automatic. Collective.
+    /// Returns whether a step is fused with FusedStep::automatic. Collective; all ranks must pass the same
+    /// options.
     [[nodiscard]] static bool is_fused_by_default(ProcessGroup& group,
                                                   const DistributedDataParallelOptions& options) {
         detail::Channel& channel = group.channel();
@@ -150,7 +151,7 @@ class ShardedOptimizer : public DataParallelSteps {
             }
         });
         stepped_ = reducer().steps();
-        factor_ = 1;
+        clipped_ = 0;
     }
 
     /// Scales all averages so that their total norm is at most `max_norm`, as clip_grad_norm does in one
@@ -158,9 +159,10 @@ class ShardedOptimizer : public DataParallelSteps {
     /// Collective, blocks. Throws ArgumentError if synchronize() was not called since the last step().
     double clip_grad_norm(double max_norm) {
         check_synchronized("clip_grad_norm");
-        scale_averages();
-        const double norm = gradient_norm();
+        const detail::PurposeScope here = reducer().purpose("clip_grad_norm()");
+        const double norm = norm_of_averages();
         factor_ = detail::clip_factor(norm, max_norm);
+        clipped_ = reducer().steps();
         return norm;
     }
 
@@ -199,13 +201,7 @@ class ShardedOptimizer : public DataParallelSteps {
     /// parameters_as_bucket_view, also after step(). Collective, blocks.
     [[nodiscard]] double gradient_norm() {
         const detail::PurposeScope here = reducer().purpose("gradient_norm()");
-        average();
-        double sum = 0;
-        for_each_gradient([&](auto& element) {
-            const auto value = static_cast<double>(wide(element));
-            sum += value * value;
-        });
-        return std::sqrt(reducer().group().all_reduce_value(sum));
+        return norm_of_averages();
     }
 
     using DataParallelSteps::gradient_memory;
@@ -384,7 +380,8 @@ class ShardedOptimizer : public DataParallelSteps {
         const ShardedOptimizerOptions& sharded) {
         detail::check_equal_tables(
             group, "ShardedOptimizerOptions",
-            detail::text("fused_step ", detail::fused_step_name(sharded.fused_step),
+            detail::text("ready ", options.ready == Ready::marked ? "marked" : "at_synchronize",
+                         "\nfused_step ", detail::fused_step_name(sharded.fused_step),
                          "\nparameters_as_bucket_view ", sharded.parameters_as_bucket_view));
         const bool is_fused = sharded.fused_step == FusedStep::automatic
                                   ? is_fused_by_default(group, options)
@@ -469,21 +466,33 @@ class ShardedOptimizer : public DataParallelSteps {
 
     /// Multiplies the averages by what clip_grad_norm() has left to step().
     void scale_averages() {
-        if (factor_ == 1) return;
         for (const Piece& piece : pieces()) scale_average(piece);
-        factor_ = 1;
+        clipped_ = 0;
     }
 
     void scale_average(const Piece& piece) {
+        if (clipped_ != reducer().steps() || factor_ == 1) return;
         for_each_element(piece, [&]<class T>(T& element) {
             using Wide = decltype(wide(element));
             element = static_cast<T>(wide(element) * static_cast<Wide>(factor_));
         });
     }
 
+    /// Collective, blocks.
+    [[nodiscard]] double norm_of_averages() {
+        average();
+        scale_averages();
+        double sum = 0;
+        for_each_gradient([&](auto& element) {
+            const auto value = static_cast<double>(wide(element));
+            sum += value * value;
+        });
+        return std::sqrt(reducer().group().all_reduce_value(sum));
+    }
+
     void step_piece(std::size_t slot) {
         const Piece& piece = pieces()[slot];
-        if (factor_ != 1) scale_average(piece);
+        scale_average(piece);
         optimizer_.step(slot, shards_->value(piece), shards_->converted_gradient(piece));
     }
 
@@ -533,7 +542,8 @@ class ShardedOptimizer : public DataParallelSteps {
     std::unique_ptr<Shards> shards_;
     std::size_t stepped_ = 0;   // the number of the last step that step() has completed
     std::size_t averaged_ = 0;  // the number of the last step of which the pieces are averaged
-    double factor_ = 1;         // by which step() multiplies the averages
+    std::size_t clipped_ = 0;   // the number of the step whose averages step() multiplies by factor_, or 0
+    double factor_ = 1;
 };
 
 }  // namespace DPTK_NAMESPACE

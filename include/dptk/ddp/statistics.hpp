@@ -36,7 +36,7 @@ struct DDPStatistics {
     std::size_t steps = 0;  ///< The number of completed steps.
     /// Whether the averages are computed by ShardedOptimizer::step(): see FusedStep.
     bool has_fused_steps = false;
-    /// The total bytes of the buckets of all steps.
+    /// The total bytes of the buckets of all steps. 0 with fused steps, which send no buckets.
     std::size_t bytes = 0;
     StepTimes last_step;  ///< Times of the last completed step.
     StepTimes all_steps;  ///< Sums of the times of all steps.

@@ -54,6 +54,7 @@ DPTK_INLINE bool HostSteps::may_proceed(LocalStep& own) {
 }
 
 DPTK_INLINE void HostSteps::send(const ModelBuffers& buffers, int root, const LocalStep&) {
+    has_buffers_ = true;
     buffers.broadcast(group_, root);
 }
 
@@ -76,7 +77,7 @@ DPTK_INLINE bool HostSteps::finish(LocalStep& own, const UnusedParameters& unuse
 }
 
 DPTK_INLINE bool HostSteps::header_had_all_problems() const {
-    return !may_send_early_ && !overlaps() && !header_.compares_hashes();
+    return !may_send_early_ && !overlaps() && !has_buffers_ && !header_.compares_hashes();
 }
 
 DPTK_INLINE void HostSteps::reset() {

@@ -27,8 +27,10 @@ DPTK_INLINE double StepHeader::weight() const noexcept {
 
 DPTK_INLINE bool StepHeader::counts_are_equal() const noexcept {
     // By the Cauchy-Schwarz inequality, the products are equal if and only if all numbers are.
-    return sums_->samples > 0 && sums_->counting == ranks_ && sums_->accumulating == 0 &&
-           sums_->squares * ranks_ == sums_->samples * sums_->samples;
+    const double square = sums_->samples * sums_->samples;
+    constexpr double exact = 0x1p53;
+    return sums_->samples > 0 && sums_->counting == ranks_ && sums_->accumulating == 0 && square < exact &&
+           sums_->squares * ranks_ == square;
 }
 
 DPTK_INLINE double StepHeader::sample_weight() const noexcept {
