@@ -34,6 +34,7 @@
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/data_parallel_steps.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
+#include "dptk/ddp/detail/tied_parameters.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/ddp/sharded_optimizer.hpp"
@@ -357,7 +358,14 @@ class Trainer : public TrainingRun {
 
     /// Returns whether fused steps are possible and faster, with the same result on all ranks. Collective.
     [[nodiscard]] bool may_fuse() {
-        return group_.size() > 1 && !Computation::makes_ddp && !options_.comm_hook && !reads_averages_ &&
+        if (group_.size() == 1 || Computation::makes_ddp || options_.comm_hook) return false;
+        const std::vector<ParameterRef> parameters = ParameterSource(model_).collect();
+        const bool can_be_sharded = detail::TiedParameters(parameters).ties_values_as_gradients() &&
+                                    detail::none_of(parameters, [](const ParameterRef& parameter) {
+                                        return static_cast<bool>(parameter.lazy_gradient);
+                                    });
+        const std::uint8_t is_excluded = can_be_sharded ? 0 : 1;
+        return group_.all_reduce_value(is_excluded, ReduceOp::max) == 0 &&
                Sharded::is_fused_by_default(group_, ddp_options());
     }
 

@@ -53,10 +53,11 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                 options.accumulate, "\nlabel_smoothing ", options.label_smoothing, "\nseed ", options.seed,
                 "\noptimizer ", optimizer_name(options), "\nlr ", initial_lr(options), optimizer,
                 "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ", options.reproducible_shards,
-                "\nfused_step ", fused_step_name(options.fused_step), "\nshard_optimizer ",
-                options.shard_optimizer, "\ncuda_graph ", options.cuda_graph, "\ntransform ",
-                options.transform.describe(), "\nevaluation_transform ",
-                options.evaluation_transform.describe(), pattern_lines(options));
+                "\nready ", options.ready == Ready::marked ? "marked" : "at_synchronize", "\ncomm_hook ",
+                options.comm_hook ? options.comm_hook->description() : "none", "\nfused_step ",
+                fused_step_name(options.fused_step), "\nshard_optimizer ", options.shard_optimizer,
+                "\ncuda_graph ", options.cuda_graph, "\ntransform ", options.transform.describe(),
+                "\nevaluation_transform ", options.evaluation_transform.describe(), pattern_lines(options));
 }
 
 }  // namespace DPTK_NAMESPACE::detail
