@@ -22,16 +22,16 @@ template <class Backend>
 class FilterMasks {
   public:
     /// Applies the masks, and sets the running means of pruned channels to 0. The network must outlive this
-    /// object, and its parameters must keep their memory and layout. Not collective. Throws ArgumentError if
+    /// object, and its parameters must keep their layout. Not collective. Throws ArgumentError if
     /// the plan is not of the network's graph.
     FilterMasks(Network<Backend>& net, PruningPlan plan) : net_(&net), plan_(std::move(plan)) {
         apply_masks(net, plan_);
         if constexpr (is_on_host) {
             const std::vector<detail::KeptElements> kept = detail::kept_parameters(net.graph(), plan_);
-            std::size_t i = 0;
             net.for_each_parameter([&](const ParameterRef& parameter) {
-                if (kept[i].drops_rows()) masks_.push_back({parameter, mask_of(i, kept[i], parameter.count)});
-                ++i;
+                const std::size_t i = masks_.size();
+                masks_.push_back(kept[i].drops_rows() ? mask_of(i, kept[i], parameter.count)
+                                                      : std::vector<Scalar>());
             });
         }
     }
@@ -40,11 +40,13 @@ class FilterMasks {
     /// momentum and weight decay would change them. Running means stay 0 by themselves. Not collective.
     void apply() {
         if constexpr (is_on_host) {
-            for (const Mask& mask : masks_) {
-                const std::span<Scalar> values = mask.parameter.template values<Scalar>();
-                for (std::size_t i = 0; i < values.size(); ++i)
-                    values[i] = mask.remains[i] != 0 ? values[i] : Scalar{0};
-            }
+            auto mask = masks_.begin();
+            net_->for_each_parameter([&](const ParameterRef& parameter) {
+                const std::span<Scalar> values = parameter.template values<Scalar>();
+                for (std::size_t i = 0; i < mask->size(); ++i)
+                    values[i] = (*mask)[i] != 0 ? values[i] : Scalar{0};
+                ++mask;
+            });
         } else {
             apply_masks(*net_, plan_);
         }
@@ -57,11 +59,6 @@ class FilterMasks {
     using Scalar = typename Network<Backend>::Scalar;
     static constexpr bool is_on_host = std::same_as<typename Backend::Tensor, dptk::Tensor<Scalar>>;
 
-    struct Mask {
-        ParameterRef parameter;
-        std::vector<Scalar> remains;  // in the parameter's layout: 1, or 0 for an element that is pruned
-    };
-
     [[nodiscard]] std::vector<Scalar> mask_of(std::size_t i, const detail::KeptElements& kept,
                                               std::size_t count) {
         std::vector<Scalar> row_major(element_count(kept.shape), Scalar{1}), mask(count);
@@ -72,7 +69,8 @@ class FilterMasks {
 
     Network<Backend>* net_;
     PruningPlan plan_;
-    std::vector<Mask> masks_;
+    /// By parameter, in its layout: 1, or 0 for an element that is pruned. Empty if none is.
+    std::vector<std::vector<Scalar>> masks_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn
