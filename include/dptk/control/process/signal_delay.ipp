@@ -2,11 +2,12 @@
 
 #include "dptk/control/process/signal_delay.hpp"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include <initializer_list>
+
+#include "dptk/core/detail/openmp.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -49,33 +50,6 @@ inline void restore_signals(void*) noexcept {
     ::pthread_sigmask(SIG_SETMASK, &own.mask_before, nullptr);
 }
 
-/// Functions of the OpenMP runtime that the program has loaded: libgomp, or libomp, which exports libgomp's
-/// functions as well. They are null if there is none. A direct call would require every program that includes
-/// this header to be compiled with OpenMP.
-struct OpenMp {
-    int (*max_threads)() = find<int()>("omp_get_max_threads");
-    int (*in_parallel)() = find<int()>("omp_in_parallel");
-    void (*parallel)(void (*)(void*), void*, unsigned,
-                     unsigned) = find<void(void (*)(void*), void*, unsigned, unsigned)>("GOMP_parallel");
-
-    template <class Function>
-    [[nodiscard]] static Function* find(const char* name) noexcept {
-        return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-    }
-};
-
-/// Calls `function` on each thread of the team that computes for the calling thread, including itself.
-inline void on_openmp_team(void (*function)(void*)) noexcept {
-    static const OpenMp openmp;
-    const bool has_team = openmp.max_threads != nullptr && openmp.in_parallel != nullptr &&
-                          openmp.parallel != nullptr && openmp.in_parallel() == 0 && openmp.max_threads() > 1;
-    if (has_team) {
-        openmp.parallel(function, nullptr, 0, 0);
-    } else {
-        function(nullptr);
-    }
-}
-
 }  // namespace detail
 
 DPTK_INLINE bool SignalDelay::is_needed() noexcept {
@@ -96,11 +70,13 @@ DPTK_INLINE bool SignalDelay::is_needed() noexcept {
 }
 
 DPTK_INLINE SignalDelay::SignalDelay() noexcept {
-    if (is_needed() && detail::signal_delays++ == 0) detail::on_openmp_team(detail::delay_signals);
+    if (is_needed() && detail::signal_delays++ == 0)
+        detail::OpenMp::runtime().on_team(detail::delay_signals, nullptr);
 }
 
 DPTK_INLINE SignalDelay::~SignalDelay() {
-    if (is_needed() && --detail::signal_delays == 0) detail::on_openmp_team(detail::restore_signals);
+    if (is_needed() && --detail::signal_delays == 0)
+        detail::OpenMp::runtime().on_team(detail::restore_signals, nullptr);
 }
 
 DPTK_INLINE SignalDelay::Pause::Pause() noexcept : is_paused_(detail::thread_signals.are_delayed) {

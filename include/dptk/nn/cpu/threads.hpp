@@ -1,9 +1,8 @@
 /// The number of threads that oneDNN uses, for programs that run several ranks on one machine.
 #pragma once
 
-#include <dlfcn.h>
-
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/openmp.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -16,11 +15,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 inline bool set_num_threads(int threads) {
     if (threads < 1)
         throw ArgumentError(dptk::detail::text("set_num_threads: expected at least 1 thread, got ", threads));
-    // Looks up the function in the OpenMP runtime that oneDNN has already loaded, libgomp or libomp. A
-    // direct call would require every program that includes this header to be compiled with OpenMP, and
-    // might load a second runtime.
-    using SetNumThreads = void (*)(int);
-    const auto set = reinterpret_cast<SetNumThreads>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+    auto* const set = dptk::detail::OpenMp::find<void(int)>("omp_set_num_threads");
     if (set == nullptr) return false;
     set(threads);
     return true;
