@@ -1,4 +1,12 @@
 #include <doctest/doctest.h>
+#include <dptk/nn/cpu/max_pool.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
 
 #include "cpu_support.hpp"
 #include "operation_cases.hpp"
@@ -100,6 +108,14 @@ TEST_CASE("MaxPool2d on oneDNN computes what the reference does, in every positi
         check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, MaxPool2d{2}},
                                 {3, 7, 6});
     }
+    SUBCASE("with windows that overlap, after a convolution") {
+        check_against_reference(
+            {Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, MaxPool2d{3, 2, 1}}, {3, 9, 8});
+    }
+    SUBCASE("with windows that leave elements out, after a convolution") {
+        check_against_reference({Conv2d{.out_channels = 9, .kernel_size = 3, .padding = 1}, MaxPool2d{2, 3}},
+                                {3, 9, 8});
+    }
     SUBCASE("before a Linear, without a convolution") {
         check_against_reference({MaxPool2d{2}, ReLU{}, Flatten{}, Linear{5}}, {3, 6, 6});
     }
@@ -119,6 +135,36 @@ TEST_CASE("of equal values in a pooling window the first one gets the gradient o
     net.backward(direction, InputGradient::compute);
     CHECK(testing::difference(net.input_gradient().values(),
                               std::vector<float>{0, direction[0], direction[1], 0, 0, 0, 0, 0}) == 0);
+}
+
+TEST_CASE("max pools of blocked channels pick the first of equal elements, and NaN") {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const std::size_t block : {8U, 16U}) {
+        CAPTURE(block);
+        const cpu::BlockedMaxPool windows{2, block, {block, 2, 5}, {block, 1, 2}, MaxPool2d{2}};
+        std::vector<float> input(2 * 10 * block, -5), output(2 * 2 * block), gradient(input.size(), nan);
+        std::vector<std::uint8_t> positions(output.size());
+        const auto at = [&](std::size_t plane, std::size_t pixel, std::size_t channel) {
+            return (plane * 10 + pixel) * block + channel;
+        };
+        input[at(0, 1, 3)] = input[at(0, 5, 3)] = 7;  // in window 0
+        input[at(1, 7, block - 1)] = nan;             // in window 1 of the other image
+        windows.forward(input.data(), output.data(), positions.data());
+        CHECK(output[3] == 7);
+        CHECK(positions[3] == 1);
+        CHECK(output[4] == -5);
+        CHECK(positions[4] == 0);
+        CHECK(std::isnan(output.back()));
+        CHECK(positions.back() == 2);
+        std::ranges::fill(output, 2);
+        windows.backward(output.data(), positions.data(), gradient.data());
+        CHECK(gradient[at(0, 0, 3)] == 0);
+        CHECK(gradient[at(0, 1, 3)] == 2);
+        CHECK(gradient[at(0, 5, 3)] == 0);
+        CHECK(gradient[at(0, 0, 4)] == 2);
+        CHECK(gradient[at(0, 4, 4)] == 0);  // in no window
+        CHECK(gradient[at(1, 7, block - 1)] == 2);
+    }
 }
 
 TEST_CASE("Flatten on oneDNN has PyTorch's order of features, in every position") {

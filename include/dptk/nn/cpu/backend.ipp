@@ -11,6 +11,7 @@
 #include "dptk/nn/cpu/flatten.hpp"
 #include "dptk/nn/cpu/host_plan.hpp"
 #include "dptk/nn/cpu/linear.hpp"
+#include "dptk/nn/cpu/max_pool.hpp"
 #include "dptk/nn/cpu/pointwise.hpp"
 #include "dptk/nn/cpu/pool.hpp"
 #include "dptk/nn/cpu/weighted_plan.hpp"
@@ -60,6 +61,7 @@ DPTK_INLINE PlanPointer Layer::make_plan(std::size_t batch, std::span<const Layo
     if (is_local_norm(operation)) return std::make_unique<BatchNormPlan>(*this, batch, inputs[0]);
     if (std::holds_alternative<Add>(operation)) return std::make_unique<AddPlan>(*this, inputs[0], inputs[1]);
     if (std::holds_alternative<Flatten>(operation)) return std::make_unique<FlattenPlan>(*this, inputs[0]);
+    if (MaxPoolPlan::is_faster(*this, inputs[0])) return std::make_unique<MaxPoolPlan>(*this, inputs[0]);
     if (is_pool(operation)) return std::make_unique<PoolPlan>(*this, inputs[0]);
     if (pointwise_algorithm(operation)) return std::make_unique<PointwisePlan>(*this, inputs[0]);
     return std::make_unique<HostPlan>(*this, batch, inputs);
