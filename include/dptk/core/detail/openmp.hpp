@@ -11,7 +11,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class OpenMp {
   public:
-    /// Finds a function of a loaded library by its name. Returns null if there is none.
+    /// Finds a function of a loaded library by its name. Returns null if no library has it.
     template <class Function>
     [[nodiscard]] static Function* find(const char* name) noexcept {
         return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
