@@ -25,7 +25,7 @@ using test::Backend;
 using Network = dptk::nn::Network<Backend>;
 
 /// Options with all that a step may have to regard.
-dptk::TrainerOptions options_of(dptk::OptimizerKind kind) {
+dptk::TrainerOptions options_of_steps(dptk::OptimizerKind kind) {
     dptk::TrainerOptions options = test::small_options(2);
     options.optimizer = kind;
     options.adam.lr = 0.02;
@@ -42,8 +42,9 @@ dptk::TrainerOptions options_of(dptk::OptimizerKind kind) {
 }
 
 /// Trains, or continues, with a checkpoint in `folder`; ends early after `last_step` steps, if it is not 0.
-dptk::TrainingState train(ProcessGroup& group, const std::filesystem::path& folder, std::int64_t last_step,
-                          dptk::TrainerOptions options, FusedStep fused_step) {
+dptk::TrainingState train_in_steps(ProcessGroup& group, const std::filesystem::path& folder,
+                                   std::int64_t last_step, dptk::TrainerOptions options,
+                                   FusedStep fused_step) {
     options.fused_step = fused_step;
     Network net = test::small_convnet();
     dptk::Trainer trainer(group, net, options);
@@ -68,7 +69,7 @@ struct ReadsAverages : dptk::Callback {
 };
 
 /// Registers one value twice, with separate gradients.
-struct Line {
+struct TwoGradients {
     std::vector<float> weight = {1, 2}, first = {0, 0}, second = {0, 0};
 
     void for_each_parameter(auto& sink) {
@@ -86,21 +87,23 @@ struct Line {
 
 TEST_CASE("fused and plain steps train the same bits, and continue each other's checkpoints") {
     for (const dptk::OptimizerKind kind : {dptk::OptimizerKind::sgd, dptk::OptimizerKind::adamw}) {
-        const dptk::TrainerOptions options = options_of(kind);
+        const dptk::TrainerOptions options = options_of_steps(kind);
         for (const int ranks : {1, 2, 3}) {
             CAPTURE(ranks);
             const TemporaryFolder folder;
             dptk::launch_threads(ranks, [&](ProcessGroup& group) {
-                const auto plain = train(group, folder / "plain", 0, options, FusedStep::no);
+                const auto plain = train_in_steps(group, folder / "plain", 0, options, FusedStep::no);
                 for (const FusedStep way : {FusedStep::automatic, FusedStep::yes})
-                    CHECK(test::are_equal(
-                        train(group, folder / std::to_string(static_cast<int>(way)), 0, options, way),
-                        plain));
+                    CHECK(
+                        test::are_equal(train_in_steps(group, folder / std::to_string(static_cast<int>(way)),
+                                                       0, options, way),
+                                        plain));
                 for (const bool was_fused : {false, true}) {
                     const auto own = folder / (was_fused ? "was-fused" : "was-plain");
                     const FusedStep ways[] = {FusedStep::no, FusedStep::automatic};
-                    train(group, own, 17, options, ways[was_fused ? 1 : 0]);
-                    CHECK(test::are_equal(train(group, own, 0, options, ways[was_fused ? 0 : 1]), plain));
+                    train_in_steps(group, own, 17, options, ways[was_fused ? 1 : 0]);
+                    CHECK(test::are_equal(train_in_steps(group, own, 0, options, ways[was_fused ? 0 : 1]),
+                                          plain));
                 }
             });
         }
@@ -112,7 +115,7 @@ TEST_CASE("a callback that reads averages ends fused steps, and the run continue
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         const auto train = [&](FusedStep fused_step) {
             Network net = test::small_convnet();
-            dptk::TrainerOptions options = options_of(dptk::OptimizerKind::sgd);
+            dptk::TrainerOptions options = options_of_steps(dptk::OptimizerKind::sgd);
             options.fused_step = fused_step;
             dptk::Trainer trainer(group, net, options);
             trainer.train_epoch(samples, 0);
@@ -137,7 +140,7 @@ TEST_CASE("a network keeps its values after the end of a trainer with fused step
             Network own = test::small_convnet();
             Network& trained = group.rank() == 0 ? net : own;
             for (int run = 0; run < 2; ++run) {
-                dptk::TrainerOptions options = options_of(dptk::OptimizerKind::sgd);
+                dptk::TrainerOptions options = options_of_steps(dptk::OptimizerKind::sgd);
                 options.fused_step = fused_step;
                 dptk::Trainer trainer(group, trained, options);
                 trainer.train_epoch(samples, 0);
@@ -162,7 +165,7 @@ TEST_CASE("the norm of the averaged gradients is that of plain steps") {
         std::vector<std::vector<double>> norms;
         for (const FusedStep fused_step : {FusedStep::no, FusedStep::automatic}) {
             Network net = test::small_convnet();
-            dptk::TrainerOptions options = options_of(dptk::OptimizerKind::sgd);
+            dptk::TrainerOptions options = options_of_steps(dptk::OptimizerKind::sgd);
             options.fused_step = fused_step;
             dptk::Trainer trainer(group, net, options);
             Norms& callback = trainer.add(Norms());
@@ -178,7 +181,7 @@ TEST_CASE("the norm of the averaged gradients is that of plain steps") {
 TEST_CASE("a model that ties values, but not gradients, is trained by plain steps") {
     const std::vector<std::pair<std::vector<float>, int>> samples(8, {{1, 2}, 0});
     dptk::launch_threads(2, [&](ProcessGroup& group) {
-        Line model;
+        TwoGradients model;
         dptk::Trainer trainer(group, model, test::small_options(1));
         CHECK_FALSE(trainer.has_fused_steps());
         trainer.train_epoch(samples, 0);
