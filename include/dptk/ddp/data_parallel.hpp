@@ -48,9 +48,10 @@ class ModelReplica {
     /// Receives the main replica's values. Collective.
     void receive_values();
 
-    /// Sets the main replica's gradients to the sum of all replicas' gradients, each multiplied by its
-    /// replica's `weight`. Collective.
-    void reduce(double weight);
+    /// Sets the main replica's gradients to the average over `all` samples, of which this replica has
+    /// `samples`. In host memory this needs no weights if all replicas have equally many, as in
+    /// DistributedDataParallel, whose bits it has. Collective.
+    void reduce(std::size_t samples, std::size_t all);
 
     /// Returns the parameters. May be called between steps, from any thread.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
@@ -58,7 +59,7 @@ class ModelReplica {
   private:
     void compare();
 
-    void reduce_gradients(double weight);
+    void reduce_gradients(std::size_t samples, std::size_t all);
 
     /// Blocks until the device has completed all its work, since the program may use any of its streams.
     void wait_for_device() const;
@@ -154,8 +155,7 @@ class DataParallel {
             if (!part.empty()) forward_backward(number, part);
         });
         on_all([&](detail::ModelReplica& replica, std::size_t number) {
-            replica.reduce(static_cast<double>(part_of(batch, number).size()) /
-                           static_cast<double>(batch.size()));
+            replica.reduce(part_of(batch, number).size(), batch.size());
         });
     }
 

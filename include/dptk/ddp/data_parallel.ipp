@@ -33,9 +33,9 @@ DPTK_INLINE void ModelReplica::receive_values() {
     break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
 }
 
-DPTK_INLINE void ModelReplica::reduce(double weight) {
+DPTK_INLINE void ModelReplica::reduce(std::size_t samples, std::size_t all) {
     wait_for_device();
-    break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(weight); });
+    break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(samples, all); });
 }
 
 DPTK_INLINE void ModelReplica::compare() {
@@ -61,13 +61,17 @@ DPTK_INLINE void ModelReplica::compare() {
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
 }
 
-DPTK_INLINE void ModelReplica::reduce_gradients(double weight) {
+DPTK_INLINE void ModelReplica::reduce_gradients(std::size_t samples, std::size_t all) {
+    Reduction average = ReduceOp::avg;
+    if (is_on_device() || samples * static_cast<std::size_t>(group_->size()) != all) {
+        average = ReduceOp::sum;
+        average.weight = static_cast<double>(samples) / static_cast<double>(all);
+    }
     for (const std::size_t i : parameters_.sent()) {
         const Buffer gradient = parameters_[i].gradient_buffer();
-        if (weight == 0) copy_scaled(gradient, gradient, 0);
-        Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
-        call.reduction.weight = weight;
-        ModelParameters::run(*group_, call);
+        if (samples == 0) copy_scaled(gradient, gradient, 0);
+        ModelParameters::run(
+            *group_, {.verb = Verb::reduce, .input = gradient, .output = gradient, .reduction = average});
     }
     wait_for_device();
 }

@@ -130,7 +130,7 @@ TEST_CASE("the ranks of a host have one copy in memory") {
         pictures.count = 1000;
         const double before = shared_bytes();
         const HostDataset copy(pictures, group);
-        if (!copy.is_shared()) return;
+        if (!copy.is_shared() || !test::is_launched()) return;  // ranks that are threads share all memory
         group.barrier();
         const double copies =
             group.all_reduce_value(shared_bytes() - before) / static_cast<double>(copy.bytes());
