@@ -173,7 +173,6 @@ TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one 
             CHECK(*static_cast<const float*>(peers[rank]) == static_cast<float>(rank));
         std::vector<float> own(100);
         CHECK(group.channel().peer_memory({own.data(), own.size(), dptk::DType::f32, {}}).empty());
-        CHECK(group.channel().peer_memory({&memory[7], 94, dptk::DType::f32, {}}).empty());
         group.barrier();
     };
     test::launch_on_hosts({"a", "a", "a"}, check);

@@ -461,7 +461,7 @@ class ShardedOptimizer : public DataParallelSteps {
     void wait_for_all_ranks() {
         const auto begin = trace::Clock::now();
         reducer().group().barrier();
-        reducer().record_communication(begin);
+        reducer().record_communication("wait for ranks", begin);
     }
 
     /// Multiplies the averages by what clip_grad_norm() has left to step().
@@ -501,10 +501,9 @@ class ShardedOptimizer : public DataParallelSteps {
             const trace::Span span("sharded step");
             for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
         }
-        const trace::Span span("gather values");
         const auto begin = trace::Clock::now();
         shards_->gather_values();
-        reducer().record_communication(begin);
+        reducer().record_communication("gather values", begin);
     }
 
     void step_in_shared_memory() {

@@ -115,9 +115,9 @@ class GradientReducer {
     /// Returns the operation that averages the buckets of the last step if the outcome is `unreduced`.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
 
-    /// Records, for statistics(), that this rank has communicated from `begin` until now. Call it between
-    /// steps.
-    void record_communication(trace::Clock::time_point begin);
+    /// Records, for statistics() and the timeline, that this rank has communicated from `begin` until now.
+    /// Call it between steps.
+    void record_communication(const char* name, trace::Clock::time_point begin);
 
     /// Returns the statistics of the steps so far.
     [[nodiscard]] DDPStatistics statistics();

@@ -136,9 +136,9 @@ DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
     return clock_->statistics().steps;
 }
 
-DPTK_INLINE void GradientReducer::record_communication(trace::Clock::time_point begin) {
+DPTK_INLINE void GradientReducer::record_communication(const char* name, trace::Clock::time_point begin) {
     const std::lock_guard lock(mutex_);
-    clock_->record_communication(begin);
+    clock_->record_communication(name, begin);
 }
 
 DPTK_INLINE DDPStatistics GradientReducer::statistics() {

@@ -39,8 +39,9 @@ class StepClock {
     /// Records that a bucket with this number of bytes has been received.
     void record_transfer(std::size_t bucket, std::size_t bytes, const BucketTraffic::Transfer& transfer);
 
-    /// Records that this rank has communicated from `begin` until now, after the step has ended.
-    void record_communication(trace::Clock::time_point begin);
+    /// Records that this rank has communicated from `begin` until now, after the step has ended. `name` is
+    /// that of the span in the timeline.
+    void record_communication(const char* name, trace::Clock::time_point begin);
 
     /// Records that the step has succeeded.
     void end_step(const std::vector<std::size_t>& arrival_order);

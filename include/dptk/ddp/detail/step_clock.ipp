@@ -40,12 +40,13 @@ DPTK_INLINE void StepClock::record_transfer(std::size_t bucket, std::size_t byte
             {text("bucket ", bucket), trace::Lane::communication, transfer.begin, transfer.end});
 }
 
-DPTK_INLINE void StepClock::record_communication(trace::Clock::time_point begin) {
+DPTK_INLINE void StepClock::record_communication(const char* name, trace::Clock::time_point begin) {
     const trace::Clock::time_point now = trace::Clock::now();
     const StepTimes times{.communication = seconds(begin, now)};
     statistics_.last_step += times;
     statistics_.all_steps += times;
     previous_end_ += now - begin;  // so that the next step's computation does not include it
+    if (timeline_) timeline_->recorder().record({name, trace::Lane::communication, begin, now});
 }
 
 DPTK_INLINE void StepClock::end_step(const std::vector<std::size_t>& arrival_order) {
