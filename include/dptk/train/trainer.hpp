@@ -347,11 +347,12 @@ class Trainer : public TrainingRun {
     /// Makes what averages gradients and steps values. Collective.
     void make_steps() {
         if constexpr (Computation::is_on_host) {
-            const bool is_automatic = options_.fused_step == FusedStep::automatic;
-            const bool is_fused = is_automatic ? may_fuse() : options_.fused_step == FusedStep::yes;
-            if (options_.shard_optimizer || is_fused) make_sharded();
-            if (sharded_ && !options_.shard_optimizer && is_automatic && !sharded_->shares_memory())
-                sharded_.reset();  // there was not enough memory to share
+            if (options_.shard_optimizer || options_.fused_step == FusedStep::yes) {
+                make_sharded();
+            } else if (options_.fused_step == FusedStep::automatic && may_fuse()) {
+                make_sharded();
+                if (!sharded_->shares_memory()) sharded_.reset();  // there was not enough memory to share
+            }
         }
         if (!sharded_) make_ddp();
     }
