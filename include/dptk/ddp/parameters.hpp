@@ -102,6 +102,21 @@ void describe(R& elements, ArrayRef& array) {
 struct ParameterAddresses {
     void* value = nullptr;
     void* gradient = nullptr;
+
+    friend bool operator==(const ParameterAddresses&, const ParameterAddresses&) = default;
+};
+
+/// What must not change of a parameter, except its shape, without what a ParameterRef allocates, so that
+/// many are compared quickly.
+struct ParameterForm {
+    explicit ParameterForm(const ParameterRef& parameter);
+
+    std::size_t count;
+    std::uint64_t layout;
+    DType dtype;
+    DType gradient_dtype;
+    Device device;
+    bool is_vector;  ///< Whether the shape is {count}.
 };
 
 /// What a container contains: values with their gradients, or only one of these.
@@ -203,7 +218,8 @@ class ParameterSink {
     void take_runs(const ArrayRef& gradient, std::size_t run) const;
 
     /// Reads only the addresses of parameters that are known from an earlier visit. Returns whether the
-    /// visitor has passed the same parameters. Allocates no memory, except in the visitor.
+    /// visitor has passed the same parameters. Allocates no memory after the first call, except in the
+    /// visitor.
     [[nodiscard]] bool read_again(const Visitor& visitor, std::vector<ParameterRef>& known,
                                   std::vector<detail::ParameterAddresses>& now, detail::ParameterPart part);
 
@@ -212,9 +228,17 @@ class ParameterSink {
     void read_again(const ArrayRef& value, const ArrayRef& gradient);
 
     /// Takes the address of the next known parameter, or of its gradient if only gradients are read. Notes if
-    /// the parameter has changed in anything else. Returns its addresses; null if it has changed.
+    /// the parameter has changed in anything else, or has no address. Returns its addresses; null if it has
+    /// changed.
     detail::ParameterAddresses* take(const Buffer& elements, std::span<const std::size_t> shape,
                                      std::uint64_t layout);
+
+    /// Takes the address of the gradient of the parameter that take() was called for.
+    void take_gradient(const Buffer& gradient, detail::ParameterAddresses& now);
+
+    /// Returns whether the next known parameter has this shape and layout. A gradient may have one dimension
+    /// where its parameter has several.
+    [[nodiscard]] bool has_same_order(std::span<const std::size_t> shape, std::uint64_t layout) const;
 
     [[nodiscard]] std::string next_name() const;
 
@@ -235,6 +259,8 @@ class ParameterSink {
     bool were_parameters_used_ = false;
 
     std::function<void(const void*)> take_gradient_;
+
+    std::vector<detail::ParameterForm> forms_;  // of the parameters that are read again
 
     // While addresses are read again:
     std::vector<ParameterRef>* known_ = nullptr;

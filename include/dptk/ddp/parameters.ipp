@@ -6,6 +6,14 @@
 
 namespace DPTK_NAMESPACE {
 
+DPTK_INLINE detail::ParameterForm::ParameterForm(const ParameterRef& parameter)
+    : count(parameter.count),
+      layout(parameter.layout),
+      dtype(parameter.dtype),
+      gradient_dtype(parameter.gradient_buffer().dtype),
+      device(parameter.device),
+      is_vector(parameter.shape.size() == 1 && parameter.shape[0] == parameter.count) {}
+
 DPTK_INLINE void ParameterSink::operator()(const ParameterRef& parameter) {
     if (reads_addresses()) return read_addresses(parameter);
     (*this)(ParameterRef(parameter));
@@ -35,6 +43,7 @@ DPTK_INLINE bool ParameterSink::read_again(const Visitor& visitor, std::vector<P
     };
     if (were_parameters_used_) return false;  // the visitor may change what it has added
     const Scope scope{*this};
+    if (forms_.size() != known.size()) forms_ = {known.begin(), known.end()};
     known_ = &known;
     now_ = &now;
     part_ = part;
@@ -68,9 +77,12 @@ DPTK_INLINE void ParameterSink::read_again(const ParameterRef& parameter) {
     detail::ParameterAddresses* const now = take(parameter.value_buffer(), parameter.shape, parameter.layout);
     if (now == nullptr || part_ != detail::ParameterPart::both) return;
     ParameterRef& known = (*known_)[next_ - 1];
-    now->gradient = parameter.gradient;
+    const bool is_lazy = static_cast<bool>(parameter.lazy_gradient);
+    if (is_lazy != static_cast<bool>(known.lazy_gradient)) are_same_ = false;
     known.lazy_gradient = parameter.lazy_gradient;
-    are_same_ = parameter.gradient_buffer().dtype == known.gradient_buffer().dtype;
+    if (!is_lazy) return take_gradient(parameter.gradient_buffer(), *now);
+    now->gradient = parameter.gradient;
+    if (parameter.gradient_buffer().dtype != forms_[next_ - 1].gradient_dtype) are_same_ = false;
 }
 
 DPTK_INLINE void ParameterSink::read_again(const ArrayRef& array) {
@@ -98,8 +110,7 @@ DPTK_INLINE void ParameterSink::read_again(const ArrayRef& value, const ArrayRef
             runs == 1 ? take(value.elements, value.shape, value.layout)
                       : take(value.piece(i * run, run), {&run, 1}, value.layout);
         if (now == nullptr) return;
-        now->gradient = gradient.piece(i * run, run).data;
-        if (gradient.elements.dtype != (*known_)[next_ - 1].gradient_buffer().dtype) are_same_ = false;
+        take_gradient(gradient.piece(i * run, run), *now);
     }
 }
 
@@ -108,17 +119,32 @@ DPTK_INLINE detail::ParameterAddresses* ParameterSink::take(const Buffer& elemen
                                                             std::uint64_t layout) {
     are_same_ = are_same_ && next_ < known_->size();
     if (!are_same_) return nullptr;
-    const ParameterRef& known = (*known_)[next_];
+    const detail::ParameterForm& known = forms_[next_];
     const bool is_gradient = part_ == detail::ParameterPart::gradients;
-    const bool has_order = detail::equal(shape, known.shape) && layout == known.layout;
-    const bool is_one_dimensional = shape.size() == 1 || known.shape.size() == 1;
+    const bool is_same_vector =
+        known.is_vector && shape.size() == 1 && shape[0] == known.count && layout == known.layout;
     are_same_ = elements.count == known.count && elements.device == known.device &&
-                elements.dtype == (is_gradient ? known.gradient_buffer().dtype : known.dtype) &&
-                (has_order || (is_gradient && is_one_dimensional));
+                elements.dtype == (is_gradient ? known.gradient_dtype : known.dtype) &&
+                (elements.data != nullptr || known.count == 0) &&
+                (is_same_vector || has_same_order(shape, layout));
     if (!are_same_) return nullptr;
     detail::ParameterAddresses& now = (*now_)[next_++];
     (is_gradient ? now.gradient : now.value) = elements.data;
     return &now;
+}
+
+DPTK_INLINE void ParameterSink::take_gradient(const Buffer& gradient, detail::ParameterAddresses& now) {
+    const detail::ParameterForm& known = forms_[next_ - 1];
+    now.gradient = gradient.data;
+    if (gradient.dtype != known.gradient_dtype || (gradient.data == nullptr && known.count != 0))
+        are_same_ = false;
+}
+
+DPTK_INLINE bool ParameterSink::has_same_order(std::span<const std::size_t> shape,
+                                               std::uint64_t layout) const {
+    const ParameterRef& known = (*known_)[next_];
+    if (detail::equal(shape, known.shape) && layout == known.layout) return true;
+    return part_ == detail::ParameterPart::gradients && (shape.size() == 1 || known.shape.size() == 1);
 }
 
 DPTK_INLINE std::string ParameterSink::next_name() const {

@@ -263,6 +263,7 @@ class GradientReducer {
     void mark_address(const void* gradient);
     void mark_locked(std::size_t i, State state, void* gradient);
 
+    /// Begins a step at its first mark; `what` names the gradient.
     void begin_by_mark(std::string_view what);
 
     void note_mark(std::size_t i, State state);
@@ -329,6 +330,7 @@ class GradientReducer {
     std::mutex mutex_;
     int local_scopes_ = 0;
     bool begun_ = false;
+    bool overlaps_ = false;  // whether this step may communicate before synchronize()
     bool buffers_are_sent_ = false;
     LocalStep own_;
     ReduceOp reduction_ = ReduceOp::avg;

@@ -346,6 +346,7 @@ DPTK_INLINE void GradientReducer::check_not_begun(std::string_view call) const {
 
 DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample_count) {
     begun_ = true;
+    overlaps_ = steps_->overlaps();
     clock_->begin();
     own_.number = clock_->statistics().steps;
     own_.samples = sample_count;
@@ -446,7 +447,7 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     check_index(i);
     if (local_scopes_ > 0 || parameters_.ignored()[i]) return;
     in_step([&] {
-        begin_by_mark(parameters_[i].name);
+        if (!begun_) begin_by_mark(parameters_[i].name);
         mark_locked(i, state, gradient);
     });
 }
@@ -458,7 +459,7 @@ DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
 }
 
 DPTK_INLINE void GradientReducer::mark_address(const void* gradient) {
-    begin_by_mark("at an address");
+    if (!begun_) begin_by_mark("at an address");
     if (!is_marked()) return note_mark(0, State::ready);
     if (!own_.has_addresses) return;
     std::size_t i = parameters_.index_of_gradient(gradient);
@@ -486,7 +487,6 @@ DPTK_INLINE std::size_t GradientReducer::index_of(std::string_view name) const {
 }
 
 DPTK_INLINE void GradientReducer::begin_by_mark(std::string_view what) {
-    if (begun_) return;
     if (steps_->has_accumulated())
         own_.note(text("gradient ", what,
                        " was marked after accumulate() without begin_step(n): call begin_step(n) first"));
@@ -524,6 +524,7 @@ DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
 }
 
 DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradient) {
+    if (gradient == nullptr && !parameters_.has_lazy_gradients()) return;
     const ParameterRef& parameter = parameters_[i];
     const bool is_lazy = static_cast<bool>(parameter.lazy_gradient);
     if (parameter.count == 0 || (!is_lazy && gradient == nullptr)) return;
@@ -542,6 +543,7 @@ DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradien
 }
 
 DPTK_INLINE void GradientReducer::check_lazy_gradients() {
+    if (!parameters_.has_lazy_gradients()) return;
     std::vector<std::pair<const void*, std::size_t>> lazy;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
         if (parameters_[i].lazy_gradient && parameters_[i].gradient != nullptr && parameters_[i].count != 0)
@@ -558,7 +560,7 @@ DPTK_INLINE void GradientReducer::check_lazy_gradients() {
 }
 
 DPTK_INLINE void GradientReducer::find_gradients() {
-    if (!own_.has_addresses || own_.is_shadow) return;
+    if (!parameters_.has_lazy_gradients() || !own_.has_addresses || own_.is_shadow) return;
     break_job_unless_agreed(group_->channel().job(), [&] {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i, IfMissing::make);
@@ -611,8 +613,8 @@ DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
                       parameters_[t].name);
         marks_.mark(t, State::unused, buckets_);
     }
-    const bool has_memory = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
-    return marks_.gradient(i) != State::unused && has_memory && own_.has_addresses && !own_.is_shadow;
+    return marks_.gradient(i) != State::unused && parameters_.has_gradient(i) && own_.has_addresses &&
+           !own_.is_shadow;
 }
 
 DPTK_INLINE void GradientReducer::rebuild() {
@@ -662,7 +664,7 @@ DPTK_INLINE bool GradientReducer::may_communicate_here() const {
 }
 
 DPTK_INLINE bool GradientReducer::sends_early() const {
-    return may_communicate_here() && steps_->overlaps();
+    return overlaps_ && may_communicate_here();
 }
 
 DPTK_INLINE void GradientReducer::check_index(std::size_t i) const {

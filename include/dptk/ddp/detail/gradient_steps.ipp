@@ -45,7 +45,8 @@ DPTK_INLINE double GradientSteps::micro_batch_weight(std::size_t samples) const 
 }
 
 DPTK_INLINE bool GradientSteps::overlaps() const {
-    return !group_.channel().competes_with_compute() || !buckets_.devices().empty();
+    if (!buckets_.devices().empty()) return true;
+    return group_.size() > 1 && !group_.channel().competes_with_compute();
 }
 
 DPTK_INLINE void GradientSteps::note_accumulated(std::size_t samples) noexcept {

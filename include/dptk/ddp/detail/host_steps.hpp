@@ -86,6 +86,7 @@ class HostSteps final : public GradientSteps {
 
     BucketSet::Outcome outcome_;
     bool may_send_early_;
+    bool reduces_in_f32_;
     bool has_buffers_ = false;  // which are sent after the header, when a step begins
     StepHeader header_;
     GradientAccumulator sums_;

@@ -17,6 +17,7 @@ DPTK_INLINE HostSteps::HostSteps(ProcessGroup& group, const ModelParameters& par
     : GradientSteps(group, parameters, buckets, options),
       outcome_(outcome),
       may_send_early_(may_send_early),
+      reduces_in_f32_(options.reduce_in_f32),
       traffic_(group, is_own, outcome) {}
 
 DPTK_INLINE void HostSteps::set_hook(std::shared_ptr<CommHook> hook) {
@@ -116,14 +117,14 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
                                     const std::vector<bool>& takes_part) {
     const trace::Span span("copy in");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
+    const bool stay = are_averages(own);
     is_average_.resize(parameters_.size());
     for (std::size_t position = 0; position < indices.size(); ++position) {
+        is_average_[indices[position]] = stay && takes_part[position];
+        if (is_average_[indices[position]]) continue;
         const ParameterRef& parameter = parameters_[indices[position]];
         const double weight = takes_part[position] ? copy_weight(own) : 0;
         const Buffer place = buckets_[b].gradient(position, parameter.count);
-        is_average_[indices[position]] =
-            takes_part[position] && are_averages(own) && place.dtype == parameter.gradient_buffer().dtype;
-        if (is_average_[indices[position]]) continue;
         const bool is_in_place = place.data == parameter.gradient && place.count != 0;
         if (!takes_part[position] && is_in_place && may_keep_gradients(own)) keep(indices[position], place);
         if (has_accumulated()) {
@@ -135,8 +136,9 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
 }
 
 DPTK_INLINE bool HostSteps::are_averages(const LocalStep& own) const {
-    return group_.size() == 1 && outcome_ == BucketSet::Outcome::everywhere && !traffic_.has_hook() &&
-           !has_accumulated() && !may_keep_gradients(own) && own.samples != std::size_t{0};
+    return group_.size() == 1 && outcome_ == BucketSet::Outcome::everywhere && !reduces_in_f32_ &&
+           !traffic_.has_hook() && !has_accumulated() && !may_keep_gradients(own) &&
+           own.samples != std::size_t{0};
 }
 
 DPTK_INLINE void HostSteps::copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused) {

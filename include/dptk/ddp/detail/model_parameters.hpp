@@ -25,9 +25,9 @@ class ModelParameters {
     /// of the parameters that are tied.
     void find(const DistributedDataParallelOptions& options = {});
 
-    /// Re-reads all addresses. Throws ArgumentError if the parameters have changed, including how they are
-    /// tied.
-    void read_addresses();
+    /// Re-reads all addresses. Returns whether any differs from before. Throws ArgumentError if the
+    /// parameters have changed, including how they are tied.
+    bool read_addresses();
 
     /// Re-reads all addresses, and asks for those of lazy gradients that exist.
     void read_all_addresses();
@@ -37,8 +37,16 @@ class ModelParameters {
     /// have been read at the previous address. With `keeps_lazy`, lazy gradients are not asked for.
     void read_addresses_again(const std::function<bool(std::size_t)>& is_marked, bool keeps_lazy);
 
+    /// Returns whether any gradient is lazy.
+    [[nodiscard]] bool has_lazy_gradients() const noexcept { return has_lazy_gradients_; }
+
     /// Sets the address of a lazy gradient for this step.
-    void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
+    void set_gradient(std::size_t i, void* gradient) noexcept;
+
+    /// Returns whether the address of a gradient is known, or it has no elements.
+    [[nodiscard]] bool has_gradient(std::size_t i) const noexcept {
+        return addresses_[i].gradient != nullptr || refs_[i].count == 0;
+    }
 
     /// Asks for the address of a lazy gradient if it is not known yet. Throws what the program's own code
     /// throws.
@@ -71,11 +79,13 @@ class ModelParameters {
     [[nodiscard]] const ParameterRef& operator[](std::size_t i) const noexcept { return refs_[i]; }
 
   private:
+    /// Takes parameters with their addresses.
+    void set(std::vector<ParameterRef> parameters);
+
     /// Finds the parameters again, after more than addresses may have changed. Throws as read_addresses().
     void collect_again();
 
-    /// Compares addresses_ with those of refs_. Throws ArgumentError if other parameters are tied than at
-    /// construction.
+    /// Compares now_ with addresses_. Throws ArgumentError if other parameters are tied than at construction.
     void check_moves();
 
     void check_not_empty() const;
@@ -86,8 +96,9 @@ class ModelParameters {
 
     ParameterSource source_;
     std::vector<ParameterRef> refs_;
-    std::vector<ParameterAddresses> addresses_;  // as read most recently
-    std::vector<void*> gradients_before_;        // workspace of read_addresses_again()
+    std::vector<ParameterAddresses> addresses_;  // those of refs_
+    std::vector<ParameterAddresses> now_;        // as read_addresses() finds them; then those before
+    bool has_lazy_gradients_ = false;
     std::vector<bool> ignored_;
     TiedParameters tied_;
     TiedParameters tied_now_;  // workspace of check_ties()

@@ -15,34 +15,49 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE ModelParameters::ModelParameters(ParameterSource source) : source_(std::move(source)) {}
 
 DPTK_INLINE void ModelParameters::find(const DistributedDataParallelOptions& options) {
-    refs_ = source_.collect();
+    set(source_.collect());
     ignored_ = ignored_parameters(refs_, options);
     tied_ = TiedParameters(refs_);
     check_not_empty();
     check_tied_are_ignored_together();
 }
 
-DPTK_INLINE void ModelParameters::read_addresses() {
-    if (!source_.read_again(refs_, addresses_)) return collect_again();
+DPTK_INLINE void ModelParameters::set(std::vector<ParameterRef> parameters) {
+    refs_ = std::move(parameters);
+    addresses_.resize(size());
+    for (std::size_t i = 0; i < size(); ++i) addresses_[i] = {refs_[i].value, refs_[i].gradient};
+    has_lazy_gradients_ = detail::any_of(
+        refs_, [](const ParameterRef& parameter) { return static_cast<bool>(parameter.lazy_gradient); });
+}
+
+DPTK_INLINE bool ModelParameters::read_addresses() {
+    if (!source_.read_again(refs_, now_)) {
+        collect_again();
+        return true;
+    }
+    if (now_ == addresses_) return false;
     check_moves();
     for (std::size_t i = 0; i < size(); ++i) {
-        refs_[i].value = addresses_[i].value;
-        refs_[i].gradient = addresses_[i].gradient;
+        refs_[i].value = now_[i].value;
+        refs_[i].gradient = now_[i].gradient;
     }
+    std::swap(addresses_, now_);
+    return true;
 }
 
 DPTK_INLINE void ModelParameters::collect_again() {
-    std::vector<ParameterRef> now = source_.collect();
-    check_unchanged(refs_, now);
-    for (std::size_t i = 0; i < size(); ++i) addresses_[i] = {now[i].value, now[i].gradient};
+    std::vector<ParameterRef> collected = source_.collect();
+    check_unchanged(refs_, collected);
+    for (std::size_t i = 0; i < size(); ++i) now_[i] = {collected[i].value, collected[i].gradient};
     check_moves();
-    refs_ = std::move(now);
+    now_ = addresses_;
+    set(std::move(collected));
 }
 
 DPTK_INLINE void ModelParameters::check_moves() {
     const auto has_moved = [&](std::size_t i) {
-        return addresses_[i].value != refs_[i].value ||
-               (!refs_[i].lazy_gradient && addresses_[i].gradient != refs_[i].gradient);
+        return now_[i].value != addresses_[i].value ||
+               (!refs_[i].lazy_gradient && now_[i].gradient != addresses_[i].gradient);
     };
     for (std::size_t i = 0; i < size(); ++i) {
         if (!has_moved(i)) continue;
@@ -53,14 +68,12 @@ DPTK_INLINE void ModelParameters::check_moves() {
 
 DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(std::size_t)>& is_marked,
                                                        bool keeps_lazy) {
-    gradients_before_.resize(size());
-    for (std::size_t i = 0; i < size(); ++i) gradients_before_[i] = refs_[i].gradient;
-    read_addresses();
+    if (!read_addresses()) return;
     for (std::size_t i = 0; i < size(); ++i) {
-        ParameterRef& parameter = refs_[i];
-        void* const before = gradients_before_[i];
+        const ParameterRef& parameter = refs_[i];
+        void* const before = now_[i].gradient;
         if (parameter.lazy_gradient && before != nullptr)
-            parameter.gradient = keeps_lazy ? before : parameter.lazy_gradient(IfMissing::null);
+            set_gradient(i, keeps_lazy ? before : parameter.lazy_gradient(IfMissing::null));
         if (parameter.gradient != before && is_marked(i))
             throw ArgumentError(text("gradient ", parameter.name,
                                      " has moved in memory since the step began: under Ready::marked, "
@@ -69,8 +82,13 @@ DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(
     }
 }
 
+DPTK_INLINE void ModelParameters::set_gradient(std::size_t i, void* gradient) noexcept {
+    refs_[i].gradient = gradient;
+    addresses_[i].gradient = gradient;
+}
+
 DPTK_INLINE void ModelParameters::check_ties() {
-    tied_now_.find(refs_, addresses_);
+    tied_now_.find(refs_, now_);
     const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
         if (first == before) return;
         const bool is_new = first != i;
@@ -87,6 +105,7 @@ DPTK_INLINE void ModelParameters::check_ties() {
 
 DPTK_INLINE void ModelParameters::read_all_addresses() {
     read_addresses();
+    if (!has_lazy_gradients_) return;
     for (std::size_t i = 0; i < size(); ++i) {
         if (!ignored_[i]) find_gradient(i, IfMissing::null);
     }
@@ -123,9 +142,9 @@ DPTK_INLINE void ModelParameters::check_tied_are_ignored_together() const {
 }
 
 DPTK_INLINE void ModelParameters::find_gradient(std::size_t i, IfMissing if_missing) {
-    ParameterRef& parameter = refs_[i];
+    const ParameterRef& parameter = refs_[i];
     if (parameter.gradient == nullptr && parameter.lazy_gradient)
-        parameter.gradient = parameter.lazy_gradient(if_missing);
+        set_gradient(i, parameter.lazy_gradient(if_missing));
 }
 
 DPTK_INLINE std::size_t ModelParameters::index_of_gradient(const void* gradient) {
