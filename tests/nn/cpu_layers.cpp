@@ -67,6 +67,52 @@ TEST_CASE("Conv2d on oneDNN supports all kernels, strides and paddings") {
     }
 }
 
+TEST_CASE("Conv2d on oneDNN computes what the reference does on images of few pixels") {
+    SUBCASE("one pixel, so that most of the kernel meets padding") {
+        check_against_reference({Conv2d{.out_channels = 70, .kernel_size = 3, .padding = 1}}, {65, 1, 1});
+    }
+    SUBCASE("after a convolution and before a ReLU") {
+        check_against_reference(
+            {Conv2d{.out_channels = 64, .kernel_size = 1},
+             Conv2d{.out_channels = 80, .kernel_size = 3, .padding = 1}, ReLU{}, Flatten{}, Linear{5}},
+            {3, 2, 2});
+    }
+    SUBCASE("without a bias, before a batch norm and after another small image") {
+        check_against_reference(
+            {Conv2d{.out_channels = 96, .kernel_size = 3, .padding = 1, .bias = false}, BatchNorm2d{}, ReLU{},
+             Conv2d{.out_channels = 64, .kernel_size = 3, .padding = 1}},
+            {64, 4, 4});
+    }
+    SUBCASE("a stride") {
+        check_against_reference({Conv2d{.out_channels = 64, .kernel_size = 3, .stride = 2, .padding = 1}},
+                                {64, 8, 7});
+    }
+    SUBCASE("rectangles, with strides and distances that differ") {
+        check_against_reference({Conv2d{.out_channels = 66,
+                                        .kernel_size = {2, 3},
+                                        .stride = {2, 1},
+                                        .padding = {0, 2},
+                                        .dilation = {1, 2}}},
+                                {64, 5, 4});
+    }
+    SUBCASE("without padding") {
+        check_against_reference({Conv2d{.out_channels = 64, .kernel_size = 5}}, {64, 6, 7});
+    }
+}
+
+TEST_CASE("Conv2d on images of few pixels has the same bits with row-major parameters") {
+    const Graph graph = sequential({64, 3, 3}, {Conv2d{.out_channels = 64, .kernel_size = 3, .padding = 1}});
+    Network<Cpu> own(graph, 3), row_major(graph, 3);
+    row_major.use_row_major_parameters();
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {7, 64, 3, 3});
+    CHECK(std::ranges::equal(own.forward(input).values(), row_major.forward(input).values()));
+    for (Network<Cpu>* const net : {&own, &row_major})
+        net->backward(testing::pattern_tensor<float>(2, {7, 64, 3, 3}), InputGradient::compute);
+    CHECK(own.parameter_gradient(0) == row_major.parameter_gradient(0));
+    CHECK(own.parameter_gradient(1) == row_major.parameter_gradient(1));
+    CHECK(std::ranges::equal(own.input_gradient().values(), row_major.input_gradient().values()));
+}
+
 TEST_CASE("convolutions in a row on oneDNN agree in their layouts") {
     check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, ReLU{},
                              Conv2d{.out_channels = 3, .kernel_size = 3, .stride = 2, .padding = 1}, ReLU{},

@@ -5,6 +5,9 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstddef>
+
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -35,6 +38,21 @@ class OpenMp {
         } else {
             function(data);
         }
+    }
+
+    /// Calls visit(i) for each i below `count`, once, on the threads of the team. `visit` must not throw.
+    template <class Visit>
+    void for_each(std::size_t count, Visit&& visit) const {
+        struct Items {
+            Visit& visit;
+            std::size_t count;
+            std::atomic<std::size_t> next = 0;
+        } all{visit, count};
+        const auto take_items = [](void* data) {
+            Items& left = *static_cast<Items*>(data);
+            for (std::size_t i = left.next++; i < left.count; i = left.next++) left.visit(i);
+        };
+        on_team(take_items, &all);
     }
 
   private:

@@ -14,14 +14,18 @@
 #include "dptk/nn/cpu/max_pool.hpp"
 #include "dptk/nn/cpu/pointwise.hpp"
 #include "dptk/nn/cpu/pool.hpp"
+#include "dptk/nn/cpu/small_convolution.hpp"
 #include "dptk/nn/cpu/weighted_plan.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
 namespace cpu {
 
-/// Returns the layout that oneDNN chooses for the weight of a Linear or Conv2d, in f32.
+/// Returns the layout of the weight of a Linear or Conv2d, in f32: mostly the one that oneDNN chooses.
 [[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(Context context, const Request& request) {
+    if (SmallConv2dPlan::is_faster(context, request.info))
+        return SmallConv2dPlan::weight_layout(
+            Conv2dPasses(context, request.info).weight_dims(request.inputs[0]));
     context.operand_type = ElementType::f32;
     const auto of = [&](const auto& passes) {
         const Layout any = any_layout(passes.weight_dims(request.inputs[0]));
@@ -56,6 +60,8 @@ DPTK_INLINE PlanPointer Layer::make_plan(std::size_t batch, std::span<const Layo
     const Operation& operation = info_.operation;
     if (std::holds_alternative<Linear>(operation))
         return std::make_unique<WeightedPlan<LinearPasses>>(*this, inputs[0]);
+    if (SmallConv2dPlan::is_faster(context_, info_))
+        return std::make_unique<SmallConv2dPlan>(*this, inputs[0]);
     if (std::holds_alternative<Conv2d>(operation))
         return std::make_unique<WeightedPlan<Conv2dPasses>>(*this, inputs[0]);
     if (is_local_norm(operation)) return std::make_unique<BatchNormPlan>(*this, batch, inputs[0]);

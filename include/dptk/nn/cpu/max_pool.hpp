@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,7 +46,7 @@ struct BlockedMaxPool {
     /// Writes the largest element of each window, and its position in the window, row by row. Of equal
     /// elements, this is the first one; of NaNs, the last one.
     void forward(const float* in, float* out, std::uint8_t* positions) const {
-        for_each_plane([&](std::size_t plane) {
+        dptk::detail::OpenMp::runtime().for_each(planes, [&](std::size_t plane) {
             const float* const own_in = in + plane * inputs_of_plane();
             float* const own_out = out + plane * outputs_of_plane();
             std::uint8_t* const own_positions = positions + plane * outputs_of_plane();
@@ -58,7 +57,7 @@ struct BlockedMaxPool {
 
     /// Writes the gradient of the input.
     void backward(const float* out_gradient, const std::uint8_t* positions, float* in_gradient) const {
-        for_each_plane([&](std::size_t plane) {
+        dptk::detail::OpenMp::runtime().for_each(planes, [&](std::size_t plane) {
             const float* const own_out = out_gradient + plane * outputs_of_plane();
             const std::uint8_t* const own_positions = positions + plane * outputs_of_plane();
             float* const own_in = in_gradient + plane * inputs_of_plane();
@@ -89,22 +88,6 @@ struct BlockedMaxPool {
 
     [[nodiscard]] std::size_t inputs_of_plane() const noexcept { return input[1] * input[2] * block; }
     [[nodiscard]] std::size_t outputs_of_plane() const noexcept { return output[1] * output[2] * block; }
-
-    /// Calls on_plane(plane) for each plane, on the threads that compute.
-    template <class OnPlane>
-    void for_each_plane(OnPlane&& on_plane) const {
-        struct Planes {
-            OnPlane& on_plane;
-            std::size_t count;
-            std::atomic<std::size_t> next = 0;
-        } all{on_plane, planes};
-        const auto take_planes = [](void* data) {
-            Planes& left = *static_cast<Planes*>(data);
-            for (std::size_t plane = left.next++; plane < left.count; plane = left.next++)
-                left.on_plane(plane);
-        };
-        dptk::detail::OpenMp::runtime().on_team(take_planes, &all);
-    }
 
     /// Calls visit(position in the window, pixel) for the pixels of the window of output (y, x) that are not
     /// in the padding.
