@@ -66,11 +66,11 @@ class BatchNormPlan final : public Plan {
         return pass.mode == Mode::train ? in_training_ : in_evaluation_;
     }
 
-    void set_common(Primitive& primitive) {
+    void set_common(Primitive& primitive, bool reads_shift) {
         primitive.set(DNNL_ARG_MEAN, mean_)
             .set(DNNL_ARG_VARIANCE, variance_)
-            .set(DNNL_ARG_SCALE, layer().weight().value_memory())
-            .set(DNNL_ARG_SHIFT, layer().bias().value_memory());
+            .set(DNNL_ARG_SCALE, layer().weight().value_memory());
+        if (reads_shift) primitive.set(DNNL_ARG_SHIFT, layer().bias().value_memory());
         if (mask_) primitive.set(DNNL_ARG_WORKSPACE, mask_);
     }
 
@@ -78,7 +78,7 @@ class BatchNormPlan final : public Plan {
         Primitives& primitives = primitives_of(pass);
         if (!primitives.forward) {
             primitives.forward = Primitive(context(), primitives.forward_described);
-            set_common(primitives.forward);
+            set_common(primitives.forward, true);
         }
         RunningStatistics<float>& statistics = *layer().statistics();
         auto* const mean = static_cast<float*>(mean_.get_data_handle());
@@ -103,7 +103,7 @@ class BatchNormPlan final : public Plan {
                                                        primitives.forward_described),
                           {{DNNL_ARG_DIFF_SCALE, layer().weight().gradient_memory()},
                            {DNNL_ARG_DIFF_SHIFT, layer().bias().gradient_memory()}});
-            set_common(primitives.backward);
+            set_common(primitives.backward, batch_norm_backward_reads_shift);
         }
         primitives.backward.set(DNNL_ARG_SRC, arguments.inputs[0])
             .set(DNNL_ARG_DIFF_DST, output_gradient_(arguments.output_gradient))

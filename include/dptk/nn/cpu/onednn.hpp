@@ -62,6 +62,9 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
+/// oneDNN 2 needs the shift in backward, although it has no effect there; oneDNN 3.2 refuses it.
+inline constexpr bool batch_norm_backward_reads_shift = DNNL_VERSION_MAJOR < 3;
+
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, PostOp post_op,
                                             const Arguments&... arguments) {
