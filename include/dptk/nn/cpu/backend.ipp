@@ -12,6 +12,7 @@
 #include "dptk/nn/cpu/host_plan.hpp"
 #include "dptk/nn/cpu/linear.hpp"
 #include "dptk/nn/cpu/max_pool.hpp"
+#include "dptk/nn/cpu/padded_linear.hpp"
 #include "dptk/nn/cpu/pointwise.hpp"
 #include "dptk/nn/cpu/pool.hpp"
 #include "dptk/nn/cpu/small_convolution.hpp"
@@ -21,20 +22,21 @@ namespace DPTK_NAMESPACE::nn {
 
 namespace cpu {
 
-/// Returns the layout of the weight of a Linear or Conv2d, in f32: mostly the one that oneDNN chooses.
+/// Returns the layout of the weight of a Linear or Conv2d, in f32.
 [[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(Context context, const Request& request) {
-    if (SmallConv2dPlan::is_faster(context, request.info))
-        return SmallConv2dPlan::weight_layout(
-            Conv2dPasses(context, request.info).weight_dims(request.inputs[0]));
+    const OperationInfo& info = request.info;
+    const Layout& input = request.inputs[0];
+    if (SmallConv2dPlan::is_faster(context, info))
+        return SmallConv2dPlan::weight_layout(Conv2dPasses(context, info).weight_dims(input));
+    const bool is_linear = std::holds_alternative<Linear>(info.operation);
+    if (is_linear && PaddedLinearPlan::is_faster(context, info, input))
+        return PaddedLinearPlan::weight_layout(LinearPasses(context, info).weight_dims(input));
     context.operand_type = ElementType::f32;
     const auto of = [&](const auto& passes) {
-        const Layout any = any_layout(passes.weight_dims(request.inputs[0]));
-        return passes.describe_forward(request.inputs[0], any).weights_desc();
+        return passes.describe_forward(input, any_layout(passes.weight_dims(input))).weights_desc();
     };
-    if (std::holds_alternative<Linear>(request.info.operation))
-        return of(LinearPasses(context, request.info));
-    if (std::holds_alternative<Conv2d>(request.info.operation))
-        return of(Conv2dPasses(context, request.info));
+    if (is_linear) return of(LinearPasses(context, info));
+    if (std::holds_alternative<Conv2d>(info.operation)) return of(Conv2dPasses(context, info));
     return std::nullopt;
 }
 
@@ -58,10 +60,10 @@ DPTK_INLINE Layer::Layer(const Context& context, const Request& request)
 
 DPTK_INLINE PlanPointer Layer::make_plan(std::size_t batch, std::span<const Layout> inputs) {
     const Operation& operation = info_.operation;
+    if (PaddedLinearPlan::has_weight(*this)) return std::make_unique<PaddedLinearPlan>(*this, inputs[0]);
     if (std::holds_alternative<Linear>(operation))
         return std::make_unique<WeightedPlan<LinearPasses>>(*this, inputs[0]);
-    if (SmallConv2dPlan::is_faster(context_, info_))
-        return std::make_unique<SmallConv2dPlan>(*this, inputs[0]);
+    if (SmallConv2dPlan::has_weight(*this)) return std::make_unique<SmallConv2dPlan>(*this, inputs[0]);
     if (std::holds_alternative<Conv2d>(operation))
         return std::make_unique<WeightedPlan<Conv2dPasses>>(*this, inputs[0]);
     if (is_local_norm(operation)) return std::make_unique<BatchNormPlan>(*this, batch, inputs[0]);

@@ -14,7 +14,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/openmp.hpp"
 #include "dptk/nn/cpu/convolution.hpp"
-#include "dptk/nn/cpu/layer.hpp"
+#include "dptk/nn/cpu/product_plan.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -127,7 +127,7 @@ class TapProducts {
     std::vector<Count> in_padding_;  // taps without products
 };
 
-class SmallConv2dPlan final : public Plan {
+class SmallConv2dPlan final : public ProductPlan {
   public:
     /// Returns whether this plan is faster than oneDNN's convolution for an operation.
     [[nodiscard]] static bool is_faster(const Context& context, const OperationInfo& info) {
@@ -144,16 +144,21 @@ class SmallConv2dPlan final : public Plan {
         return {dims, ElementType::f32, dnnl::memory::format_tag::cdba};
     }
 
+    /// Returns whether the layer is such a convolution, whose weight was not made row-major.
+    [[nodiscard]] static bool has_weight(const Layer& layer) {
+        if (!is_faster(layer.context(), layer.info())) return false;
+        const Layout weight = layer.weight().value_memory().get_desc();
+        return weight == weight_layout(dims_of(weight));
+    }
+
     SmallConv2dPlan(Layer& layer, const Layout& input)
-        : Plan(layer),
+        : ProductPlan(layer),
           input_(input),
           products_(std::get<Conv2d>(info().operation), static_cast<std::size_t>(dims_of(input)[0]),
                     info().inputs[0], info().output) {
         const Conv2dPasses passes(context(), info());
         output = passes.describe_forward(input, any_layout(passes.weight_dims(input))).dst_desc();
         source_ = add_converter(input, rows_layout(input), WorkspaceUse::kept);
-        weight_ = add_converter(value().get_desc(), weight_layout(dims_of(value().get_desc())),
-                                WorkspaceUse::forward);
         result_ = add_workspace(rows_layout(output), WorkspaceUse::forward);
         store_result_ = reorder(context(), result_, unbound(context(), output));
         use.keeps_inputs = !source_.copies();
@@ -167,22 +172,8 @@ class SmallConv2dPlan final : public Plan {
         return {dims, ElementType::f32, Dims{row, 1, dims[3] * pixel, pixel}};
     }
 
-    [[nodiscard]] const dnnl::memory& value() const { return layer().weight().value_memory(); }
-
-    [[nodiscard]] static std::span<float> floats(const dnnl::memory& memory) {
-        return {static_cast<float*>(memory.get_data_handle()), floats_in(memory.get_desc())};
-    }
-
     std::vector<Layout> do_plan_backward(const Layout& output_gradient) override {
         output_gradient_ = add_converter(output_gradient, rows_layout(output), WorkspaceUse::backward);
-        const dnnl::memory& gradient = layer().weight().gradient_memory();
-        weight_gradient_ = gradient;
-        const Layout wanted = weight_layout(dims_of(gradient.get_desc()));
-        if (gradient.get_desc() != wanted) {
-            weight_gradient_ = add_workspace(wanted, WorkspaceUse::backward);
-            store_weight_gradient_ = reorder(context(), weight_gradient_, gradient);
-        }
-        input_weight_ = add_converter(value().get_desc(), wanted, WorkspaceUse::backward);
         input_gradient_ = add_workspace(rows_layout(input_), WorkspaceUse::backward);
         store_input_gradient_ = reorder(context(), input_gradient_, unbound(context(), input_));
         return {input_};
@@ -191,46 +182,30 @@ class SmallConv2dPlan final : public Plan {
     void do_forward(const Arguments& arguments, const Pass& /*pass*/) override {
         const std::span<const float> x = floats(source_(arguments.inputs[0]));
         const std::span<float> y = floats(result_);
-        products_.forward(x.data(), floats(weight_(value())).data(), y.data());
-        if (layer().has_bias()) {
-            const std::span<const float> bias = floats(layer().bias().value_memory());
-            for (auto row = y.begin(); row != y.end();)
-                for (const float addend : bias) *row++ += addend;
-        }
-        if (info().relu == FusedReLU::follows)
-            for (float& element : y) element = std::max(element, 0.0F);
+        products_.forward(x.data(), weight(), y.data());
+        finish_rows(y);
         store_result_.set(DNNL_ARG_TO, arguments.output).run();
     }
 
     void do_backward_parameters(const Arguments& arguments, const Pass& /*pass*/) override {
         const std::span<const float> dy = floats(output_gradient_(arguments.output_gradient));
-        products_.backward_weight(floats(source_.result()).data(), dy.data(),
-                                  floats(weight_gradient_).data());
-        if (store_weight_gradient_) store_weight_gradient_.run();
-        if (!layer().has_bias()) return;
-        const std::span<float> bias = floats(layer().bias().gradient_memory());
-        std::fill(bias.begin(), bias.end(), 0.0F);
-        for (auto row = dy.begin(); row != dy.end();)
-            for (float& sum : bias) sum += *row++;
+        products_.backward_weight(floats(source_.result()).data(), dy.data(), weight_gradient());
+        sum_rows(dy);
     }
 
     void do_backward_inputs(const Arguments& arguments, const Pass& /*pass*/) override {
         const std::span<const float> dy = floats(output_gradient_(arguments.output_gradient));
         const std::span<float> dx = floats(input_gradient_);
-        products_.backward_input(dy.data(), floats(input_weight_(value())).data(), dx.data());
+        products_.backward_input(dy.data(), weight(), dx.data());
         store_input_gradient_.set(DNNL_ARG_TO, arguments.input_gradients[0]).run();
     }
 
     Layout input_;
     TapProducts products_;
     Converter source_;
-    Converter weight_;
     dnnl::memory result_;
     Primitive store_result_;
     Converter output_gradient_;
-    dnnl::memory weight_gradient_;
-    Primitive store_weight_gradient_;
-    Converter input_weight_;
     dnnl::memory input_gradient_;
     Primitive store_input_gradient_;
 };
