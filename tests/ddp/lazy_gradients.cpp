@@ -188,6 +188,51 @@ TEST_CASE("a lazy gradient is marked with its address, and no other gradient is"
     });
 }
 
+TEST_CASE("a gradient that becomes lazy, or ceases to be, is an error on all ranks until it is as before") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        struct Model {
+            std::vector<float> values = std::vector<float>(2), gradients = values;
+            bool is_lazy = false;
+            void for_each_parameter(dptk::ParameterSink& sink) {
+                dptk::ParameterRef parameter{.name = "w", .shape = {2}, .count = 2, .value = values.data()};
+                if (!is_lazy) {
+                    parameter.gradient = gradients.data();
+                } else {
+                    parameter.lazy_gradient = [this](dptk::IfMissing) { return gradients.data(); };
+                }
+                sink(parameter);
+            }
+        };
+        for (const bool was_lazy : {false, true}) {
+            Model model{.is_lazy = was_lazy};
+            DistributedDataParallel ddp(group, model, {.ready = Ready::marked});
+            const auto step = [&] {
+                ddp.begin_step();
+                if (was_lazy) {
+                    ddp.mark_ready(0, model.gradients.data());
+                } else {
+                    ddp.mark_ready(0);
+                }
+                ddp.synchronize();
+            };
+            step();
+            for (int k = 0; k < 2; ++k) {
+                if (group.rank() == group.size() - 1) model.is_lazy = !was_lazy;
+                std::string text;
+                CHECK(test::throws<ArgumentError>(text, step, test::Agreed::yes));
+                CHECK_MESSAGE(
+                    test::contains(text, was_lazy ? "parameter w was with a lazy gradient at "
+                                                    "construction, and is without a lazy gradient now"
+                                                  : "parameter w was without a lazy gradient at "
+                                                    "construction, and is with a lazy gradient now"),
+                    text);
+            }
+            model.is_lazy = was_lazy;
+            CHECK_NOTHROW(step());
+        }
+    });
+}
+
 TEST_CASE("lazy gradients are refused without marks, and by everything except DistributedDataParallel") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(1);

@@ -241,6 +241,9 @@ TEST_CASE("a shape that has changed, a null pointer and a missing gradient are n
     check_noticed([](dptk::ParameterRef& changed) { changed.gradient_dtype = dptk::DType::f64; });
     check_noticed([](dptk::ParameterRef& changed) { changed.value = nullptr; });
     check_noticed([](dptk::ParameterRef& changed) { changed.gradient = nullptr; });
+    check_noticed([](dptk::ParameterRef& changed) {
+        changed.lazy_gradient = [](dptk::IfMissing) -> void* { return nullptr; };
+    });
     throws = true;
     CHECK(!is_read_again());
 }

@@ -91,10 +91,11 @@ class ParameterSource {
     /// throws what the program's own for_each_parameter throws.
     [[nodiscard]] std::vector<ParameterRef> collect() const;
 
-    /// Reads the current addresses of the parameters that the first collect() has returned, and writes them
-    /// to `now`. Returns false if anything else may have changed, such as a size: collect() then finds the
-    /// parameters as they are. Does not compare names. Replaces the functions ParameterRef::lazy_gradient of
-    /// `known`. Allocates no memory after the first call, except in the containers' own code.
+    /// Reads the current addresses of parameters that collect() has returned, and writes them to `now`.
+    /// Returns false if anything else may have changed since the first call, such as a size: collect() then
+    /// finds the parameters as they are. Does not compare names. Replaces the functions
+    /// ParameterRef::lazy_gradient of `known`. Allocates no memory after the first call, except in the
+    /// containers' own code.
     [[nodiscard]] bool read_again(std::vector<ParameterRef>& known,
                                   std::vector<detail::ParameterAddresses>& now);
 

@@ -106,8 +106,7 @@ struct ParameterAddresses {
     friend bool operator==(const ParameterAddresses&, const ParameterAddresses&) = default;
 };
 
-/// What must not change of a parameter, except its shape, without what a ParameterRef allocates, so that
-/// many are compared quickly.
+/// What must not change of a parameter, except its shape, in few bytes, so that many are compared quickly.
 struct ParameterForm {
     explicit ParameterForm(const ParameterRef& parameter);
 
@@ -116,6 +115,7 @@ struct ParameterForm {
     DType dtype;
     DType gradient_dtype;
     Device device;
+    bool is_lazy;    ///< Whether there is a lazy_gradient.
     bool is_vector;  ///< Whether the shape is {count}.
 };
 
@@ -233,11 +233,11 @@ class ParameterSink {
     detail::ParameterAddresses* take(const Buffer& elements, std::span<const std::size_t> shape,
                                      std::uint64_t layout);
 
-    /// Takes the address of the gradient of the parameter that take() was called for.
+    /// Takes the address of a gradient, which is not lazy, of the parameter that take() was called for.
     void take_gradient(const Buffer& gradient, detail::ParameterAddresses& now);
 
-    /// Returns whether the next known parameter has this shape and layout. A gradient may have one dimension
-    /// where its parameter has several.
+    /// Returns whether the next known parameter has this shape, of any number of dimensions, and this layout.
+    /// A gradient may have one dimension where its parameter has several.
     [[nodiscard]] bool has_same_order(std::span<const std::size_t> shape, std::uint64_t layout) const;
 
     [[nodiscard]] std::string next_name() const;

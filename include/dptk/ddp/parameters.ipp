@@ -12,6 +12,7 @@ DPTK_INLINE detail::ParameterForm::ParameterForm(const ParameterRef& parameter)
       dtype(parameter.dtype),
       gradient_dtype(parameter.gradient_buffer().dtype),
       device(parameter.device),
+      is_lazy(static_cast<bool>(parameter.lazy_gradient)),
       is_vector(parameter.shape.size() == 1 && parameter.shape[0] == parameter.count) {}
 
 DPTK_INLINE void ParameterSink::operator()(const ParameterRef& parameter) {
@@ -76,13 +77,12 @@ DPTK_INLINE void ParameterSink::take_runs(const ArrayRef& gradient, std::size_t 
 DPTK_INLINE void ParameterSink::read_again(const ParameterRef& parameter) {
     detail::ParameterAddresses* const now = take(parameter.value_buffer(), parameter.shape, parameter.layout);
     if (now == nullptr || part_ != detail::ParameterPart::both) return;
-    ParameterRef& known = (*known_)[next_ - 1];
-    const bool is_lazy = static_cast<bool>(parameter.lazy_gradient);
-    if (is_lazy != static_cast<bool>(known.lazy_gradient)) are_same_ = false;
-    known.lazy_gradient = parameter.lazy_gradient;
-    if (!is_lazy) return take_gradient(parameter.gradient_buffer(), *now);
+    if (!parameter.lazy_gradient) return take_gradient(parameter.gradient_buffer(), *now);
+    const detail::ParameterForm& known = forms_[next_ - 1];
+    are_same_ = known.is_lazy && parameter.gradient_buffer().dtype == known.gradient_dtype;
+    if (!are_same_) return;
     now->gradient = parameter.gradient;
-    if (parameter.gradient_buffer().dtype != forms_[next_ - 1].gradient_dtype) are_same_ = false;
+    (*known_)[next_ - 1].lazy_gradient = parameter.lazy_gradient;
 }
 
 DPTK_INLINE void ParameterSink::read_again(const ArrayRef& array) {
@@ -136,7 +136,8 @@ DPTK_INLINE detail::ParameterAddresses* ParameterSink::take(const Buffer& elemen
 DPTK_INLINE void ParameterSink::take_gradient(const Buffer& gradient, detail::ParameterAddresses& now) {
     const detail::ParameterForm& known = forms_[next_ - 1];
     now.gradient = gradient.data;
-    if (gradient.dtype != known.gradient_dtype || (gradient.data == nullptr && known.count != 0))
+    if (known.is_lazy || gradient.dtype != known.gradient_dtype ||
+        (gradient.data == nullptr && known.count != 0))
         are_same_ = false;
 }
 

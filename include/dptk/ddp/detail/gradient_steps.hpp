@@ -134,8 +134,8 @@ class GradientSteps {
     /// Returns the lanes if all gradients are in device memory and steps run there; otherwise null.
     [[nodiscard]] virtual const DeviceLanes* lanes() const noexcept { return nullptr; }
 
-    /// Returns whether background communication leaves a processor for backward. The result is equal on all
-    /// ranks.
+    /// Returns whether there is communication, and it leaves a processor for backward. The result is equal on
+    /// all ranks.
     [[nodiscard]] bool overlaps() const;
 
   protected:

@@ -117,10 +117,10 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
                                     const std::vector<bool>& takes_part) {
     const trace::Span span("copy in");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
-    const bool stay = are_averages(own);
+    const bool needs_no_copies = are_averages(own);
     is_average_.resize(parameters_.size());
     for (std::size_t position = 0; position < indices.size(); ++position) {
-        is_average_[indices[position]] = stay && takes_part[position];
+        is_average_[indices[position]] = needs_no_copies && takes_part[position];
         if (is_average_[indices[position]]) continue;
         const ParameterRef& parameter = parameters_[indices[position]];
         const double weight = takes_part[position] ? copy_weight(own) : 0;

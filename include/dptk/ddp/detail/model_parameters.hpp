@@ -85,7 +85,8 @@ class ModelParameters {
     /// Finds the parameters again, after more than addresses may have changed. Throws as read_addresses().
     void collect_again();
 
-    /// Compares now_ with addresses_. Throws ArgumentError if other parameters are tied than at construction.
+    /// Compares the addresses that were read with addresses_. Throws ArgumentError if other parameters are
+    /// tied than at construction.
     void check_moves();
 
     void check_not_empty() const;
@@ -96,8 +97,8 @@ class ModelParameters {
 
     ParameterSource source_;
     std::vector<ParameterRef> refs_;
-    std::vector<ParameterAddresses> addresses_;  // those of refs_
-    std::vector<ParameterAddresses> now_;        // as read_addresses() finds them; then those before
+    std::vector<ParameterAddresses> addresses_;        // those of refs_
+    std::vector<ParameterAddresses> other_addresses_;  // as now read; later those before a change
     bool has_lazy_gradients_ = false;
     std::vector<bool> ignored_;
     TiedParameters tied_;

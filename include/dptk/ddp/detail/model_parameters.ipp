@@ -31,33 +31,34 @@ DPTK_INLINE void ModelParameters::set(std::vector<ParameterRef> parameters) {
 }
 
 DPTK_INLINE bool ModelParameters::read_addresses() {
-    if (!source_.read_again(refs_, now_)) {
+    if (!source_.read_again(refs_, other_addresses_)) {
         collect_again();
         return true;
     }
-    if (now_ == addresses_) return false;
+    if (other_addresses_ == addresses_) return false;
     check_moves();
     for (std::size_t i = 0; i < size(); ++i) {
-        refs_[i].value = now_[i].value;
-        refs_[i].gradient = now_[i].gradient;
+        refs_[i].value = other_addresses_[i].value;
+        refs_[i].gradient = other_addresses_[i].gradient;
     }
-    std::swap(addresses_, now_);
+    std::swap(addresses_, other_addresses_);
     return true;
 }
 
 DPTK_INLINE void ModelParameters::collect_again() {
     std::vector<ParameterRef> collected = source_.collect();
     check_unchanged(refs_, collected);
-    for (std::size_t i = 0; i < size(); ++i) now_[i] = {collected[i].value, collected[i].gradient};
+    for (std::size_t i = 0; i < size(); ++i)
+        other_addresses_[i] = {collected[i].value, collected[i].gradient};
     check_moves();
-    now_ = addresses_;
+    other_addresses_ = addresses_;
     set(std::move(collected));
 }
 
 DPTK_INLINE void ModelParameters::check_moves() {
     const auto has_moved = [&](std::size_t i) {
-        return now_[i].value != addresses_[i].value ||
-               (!refs_[i].lazy_gradient && now_[i].gradient != addresses_[i].gradient);
+        return other_addresses_[i].value != addresses_[i].value ||
+               (!refs_[i].lazy_gradient && other_addresses_[i].gradient != addresses_[i].gradient);
     };
     for (std::size_t i = 0; i < size(); ++i) {
         if (!has_moved(i)) continue;
@@ -69,9 +70,10 @@ DPTK_INLINE void ModelParameters::check_moves() {
 DPTK_INLINE void ModelParameters::read_addresses_again(const std::function<bool(std::size_t)>& is_marked,
                                                        bool keeps_lazy) {
     if (!read_addresses()) return;
+    const std::vector<ParameterAddresses>& addresses_before = other_addresses_;
     for (std::size_t i = 0; i < size(); ++i) {
         const ParameterRef& parameter = refs_[i];
-        void* const before = now_[i].gradient;
+        void* const before = addresses_before[i].gradient;
         if (parameter.lazy_gradient && before != nullptr)
             set_gradient(i, keeps_lazy ? before : parameter.lazy_gradient(IfMissing::null));
         if (parameter.gradient != before && is_marked(i))
@@ -88,7 +90,7 @@ DPTK_INLINE void ModelParameters::set_gradient(std::size_t i, void* gradient) no
 }
 
 DPTK_INLINE void ModelParameters::check_ties() {
-    tied_now_.find(refs_, now_);
+    tied_now_.find(refs_, other_addresses_);
     const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
         if (first == before) return;
         const bool is_new = first != i;

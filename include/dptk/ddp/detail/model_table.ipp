@@ -118,6 +118,10 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
             now[i].gradient_buffer().dtype != before[i].gradient_buffer().dtype ||
             now[i].device != before[i].device)
             fail(place);
+        const auto kind = [](const ParameterRef& parameter) {
+            return std::string(parameter.lazy_gradient ? "with a lazy gradient" : "without a lazy gradient");
+        };
+        if (static_cast<bool>(now[i].lazy_gradient) != static_cast<bool>(before[i].lazy_gradient)) fail(kind);
         if (now[i].shape != before[i].shape || now[i].layout != before[i].layout) fail(form);
     }
 }
