@@ -223,6 +223,37 @@ TEST_CASE("PowerSGD: exact for gradients of its rank") {
     });
 }
 
+TEST_CASE("PowerSGD keeps zeros between columns, and does not compress other matrices with padding") {
+    test::on_ranks([](ProcessGroup& group) {
+        constexpr std::size_t rows = 30, columns = 20, distance = 24;  // each column has 24 elements
+        for (const std::uint64_t layout : {dptk::padded_columns(distance), std::uint64_t{77}}) {
+            const bool is_known = layout != 77;
+            std::vector<float> value(rows * distance), gradient = value;
+            struct Model {
+                dptk::ParameterRef parameter;
+                void for_each_parameter(dptk::ParameterSink& sink) { sink(parameter); }
+            } model{{.name = "w",
+                     .shape = {columns, rows},
+                     .count = value.size(),
+                     .value = value.data(),
+                     .gradient = gradient.data(),
+                     .layout = layout}};
+            const auto hook = dptk::hooks::powersgd({.start_step = 0});
+            DistributedDataParallel ddp(group, model);
+            ddp.set_comm_hook(hook);
+            for (std::size_t i = 0; i < gradient.size(); ++i)
+                gradient[i] = i % distance < columns ? std::sin(static_cast<float>(i)) : 0;
+            ddp.synchronize();
+            bool are_zeros = true;
+            for (std::size_t i = 0; i < gradient.size(); ++i)
+                if (i % distance >= columns) are_zeros = are_zeros && gradient[i] == 0;
+            CHECK(are_zeros);
+            const std::size_t sent = is_known ? rows + distance : gradient.size();
+            CHECK(hook->bytes_sent() == sent * sizeof(float));
+        }
+    });
+}
+
 TEST_CASE("PowerSGD: error feedback adds the errors to later gradients") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 20, columns = 30;

@@ -28,9 +28,9 @@ enum class IfMissing { null, make };
 /// again in each step.
 ///
 /// All ranks must have equally many parameters, in the same order, with equal name, element types, shape,
-/// count and layout; otherwise MismatchError is thrown. The number of parameters, and the count, element
-/// types and device of each, must not change after a DistributedDataParallel has been constructed; otherwise
-/// ArgumentError is thrown.
+/// count and layout; otherwise MismatchError is thrown. The number of parameters, and the count, shape,
+/// layout, element types and device of each, and whether its gradient is lazy, must not change after a
+/// DistributedDataParallel has been constructed; otherwise ArgumentError is thrown.
 struct ParameterRef {
     /// The name for error messages: "weights[2]", "conv1.bias". If the name is empty, ParameterSink
     /// generates one.
@@ -56,7 +56,8 @@ struct ParameterRef {
     /// With IfMissing::make, the new gradient may be uninitialized: the caller overwrites all of it.
     std::function<void*(IfMissing)> lazy_gradient = {};
     /// Distinguishes memory layouts of one logical shape. 0 means row-major; other values are column_major,
-    /// or a number that the program chooses, such as a hash of strides. Must be equal on all ranks.
+    /// padded_columns(), or a number that the program chooses, such as a hash of strides. Must be equal on
+    /// all ranks.
     std::uint64_t layout = 0;
 
     /// Returns the elements of the value, with their type erased.

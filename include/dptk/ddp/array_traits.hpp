@@ -21,6 +21,21 @@ namespace DPTK_NAMESPACE {
 /// Value of ParameterRef::layout for a column-major array, whose first index varies fastest.
 inline constexpr std::uint64_t column_major = 1;
 
+/// Returns the value of ParameterRef::layout for a matrix whose columns are contiguous and begin `distance`
+/// elements apart, below 2^32, with zeros between them.
+[[nodiscard]] constexpr std::uint64_t padded_columns(std::size_t distance) noexcept {
+    return std::uint64_t{1} << 63 | std::uint64_t{0xc01} << 32 | distance;
+}
+
+namespace detail {
+
+/// Returns `distance` of padded_columns(); 0 for any other layout.
+[[nodiscard]] constexpr std::size_t column_distance(std::uint64_t layout) noexcept {
+    return layout >> 32 == padded_columns(0) >> 32 ? static_cast<std::size_t>(layout & 0xffff'ffff) : 0;
+}
+
+}  // namespace detail
+
 /// The sizes of an array's dimensions, first dimension first: at most 16. Holds them without allocating
 /// memory.
 class Dimensions {

@@ -25,6 +25,7 @@ struct HookBucket {
         /// The index of the parameter, in registration order.
         std::size_t parameter = 0;
         std::vector<std::size_t> shape;  ///< The shape of the parameter.
+        std::uint64_t layout = 0;        ///< As in ParameterRef.
         Buffer elements;                 ///< The elements of this gradient only.
     };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "dptk/core/detail/text.hpp"
+#include "dptk/ddp/array_traits.hpp"
 
 namespace DPTK_NAMESPACE::hooks {
 
@@ -120,8 +121,12 @@ DPTK_INLINE PowerSGD::Layout PowerSGD::lay_out(const HookBucket& bucket) {
 
 DPTK_INLINE std::pair<std::size_t, std::size_t> PowerSGD::as_matrix(const HookBucket::Gradient& gradient) {
     const std::size_t count = gradient.elements.count;
-    if (gradient.shape.size() < 2 || gradient.shape[0] == 0 || count % gradient.shape[0] != 0)
-        return {1, count};
+    const std::size_t distance = detail::column_distance(gradient.layout);
+    if (distance != 0 && count % distance == 0) return {count / distance, distance};
+    std::size_t elements = 1;
+    for (const std::size_t extent : gradient.shape) elements *= extent;
+    // In a matrix of blocks with padding, the product of its factors would not be zero in the padding.
+    if (gradient.shape.size() < 2 || elements == 0 || elements != count) return {1, count};
     return {gradient.shape[0], count / gradient.shape[0]};
 }
 
