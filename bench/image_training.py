@@ -1,7 +1,7 @@
 """image_training.py PROGRAM [SIZE [BATCH [WORKERS]]]: trains ResNet-18 on JPEG files with bench/image_training beside PyTorch's
 DistributedDataParallel and DataLoader, on two ranks with one compute thread each, alternating. Prints medians and ratios of
-samples per second and of the peak memory of all processes together (proportional set size). Needs torch, torchvision, pillow
-and mpirun. SIZE is the width and height to which random parts of the files are resized.
+samples per second and of the peak memory of all processes together, the launcher among them (proportional set size). Needs
+torch, torchvision, pillow and mpirun. SIZE is the width and height to which random parts of the files are resized.
 torchrun image_training.py --peer FOLDER SIZE BATCH WORKERS EPOCHS: one measurement of PyTorch's."""
 import os
 import pathlib

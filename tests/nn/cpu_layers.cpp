@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <dptk/nn/cpu/max_pool.hpp>
+#include <dptk/nn/cpu/small_convolution.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,41 @@ TEST_CASE("Conv2d on oneDNN computes what the reference does on images of few pi
     SUBCASE("without padding") {
         check_against_reference({Conv2d{.out_channels = 64, .kernel_size = 5}}, {64, 6, 7});
     }
+    SUBCASE("frozen, and with a result that two operations use") {
+        Graph graph({64, 2, 2});
+        const Value first = graph.conv2d("a", graph.input(), {.out_channels = 64, .padding = 1});
+        const Value second = graph.conv2d("b", first, {.out_channels = 64, .padding = 1});
+        graph.add(first, second);
+        check_against_reference(Cpu(), graph, testing::cpu_tolerance, {8, 3}, Mode::train, {2, 3});
+    }
+}
+
+TEST_CASE("with AVX2, convolutions on few pixels and wide products have layouts of their own") {
+    if (dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::avx2) {
+        MESSAGE("SKIPPED: oneDNN computes with other instructions");
+        return;
+    }
+    const auto layout_of_weight = [](const Graph& graph) {
+        std::vector<std::uint64_t> layouts;
+        Network<Cpu>(graph, 1).for_each_parameter(
+            [&](const dptk::ParameterRef& parameter) { layouts.push_back(parameter.layout); });
+        return layouts[0];
+    };
+    const std::size_t channels = std::max<std::size_t>(64, 32 * cpu::TapProducts::threads());
+    const auto dim = static_cast<dnnl::memory::dim>(channels);
+    CHECK(layout_of_weight(sequential({channels, 2, 2},
+                                      {Conv2d{.out_channels = channels, .kernel_size = 3, .padding = 1}})) ==
+          cpu::layout_hash(cpu::SmallConv2dPlan::weight_layout({dim, dim, 3, 3})));
+    if (DNNL_VERSION_MAJOR < 3)
+        CHECK(layout_of_weight(sequential({40}, {Linear{512}})) == dptk::padded_columns(528));
+}
+
+TEST_CASE("memory for a parameter gets zeros in its padding, whatever it has contained") {
+    Network<Cpu> net(sequential({40}, {Linear{512}}), 1);
+    const std::vector<std::vector<bool>> padding = testing::padding_of(net);
+    std::vector<float> elements(padding[0].size(), std::numeric_limits<float>::quiet_NaN());
+    net.from_row_major(0, net.parameter_values(0), elements);
+    CHECK(testing::padding_is_zero(padding[0], elements.data()));
 }
 
 TEST_CASE("operations with layouts of their own compute the same with row-major parameters") {

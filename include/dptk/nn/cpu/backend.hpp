@@ -1,6 +1,6 @@
-/// Cpu, the backend for networks on the CPU with oneDNN, in f32 and in the blocked layouts that oneDNN
-/// chooses for the processor. Primitives are created once for each batch size. Parameters keep one layout,
-/// which depends only on the processor and the number of threads.
+/// Cpu, the backend for networks on the CPU with oneDNN, in f32 and in the layouts that are fastest on the
+/// processor, mostly blocked ones that oneDNN chooses. Primitives are created once for each batch size.
+/// Parameters keep one layout, which depends only on the processor and the number of threads.
 #pragma once
 
 #include <cstddef>

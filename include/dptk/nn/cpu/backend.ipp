@@ -26,7 +26,7 @@ namespace cpu {
 [[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(Context context, const Request& request) {
     const OperationInfo& info = request.info;
     const Layout& input = request.inputs[0];
-    if (SmallConv2dPlan::is_faster(context, info))
+    if (SmallConv2dPlan::is_faster(context, info, input))
         return SmallConv2dPlan::weight_layout(Conv2dPasses(context, info).weight_dims(input));
     const bool is_linear = std::holds_alternative<Linear>(info.operation);
     if (is_linear && PaddedLinearPlan::is_faster(context, info, input))

@@ -1,6 +1,6 @@
-/// Conv2d with oneDNN's convolution. Each pass uses the layouts that oneDNN chooses for it, since a forced
-/// layout may select oneDNN's slow reference loops. Copies between layouts cost little, and are made only
-/// if layouts differ.
+/// Conv2d with oneDNN's convolution; small_convolution.hpp is for images of few pixels. Each pass uses the
+/// layouts that oneDNN chooses for it, since a forced layout may select oneDNN's slow reference loops. Copies
+/// between layouts cost little, and are made only if layouts differ.
 #pragma once
 
 #include <variant>

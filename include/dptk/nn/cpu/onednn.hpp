@@ -17,6 +17,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/ddp/array_traits.hpp"
 
 #if DNNL_VERSION_MAJOR < 2 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR < 6)
 #error "dptk/nn/cpu needs oneDNN 2.6 or newer."
@@ -62,7 +63,8 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
-/// oneDNN 2 needs the shift in backward, although it has no effect there; oneDNN 3.2 refuses it.
+/// oneDNN 2 needs the shift in backward, although it has no effect there; in oneDNN 3 it is no argument, and
+/// 3.2 refuses it.
 inline constexpr bool batch_norm_backward_reads_shift = DNNL_VERSION_MAJOR < 3;
 
 template <class Primitive, class... Arguments>
@@ -215,9 +217,21 @@ using ElementType = dnnl::memory::data_type;
     return numbers;
 }
 
-/// Returns 0 for row-major; otherwise a hash that is equal for equal layouts, on any machine.
+/// Returns the layout of a matrix whose columns begin `distance` elements apart.
+[[nodiscard]] inline Layout columns_layout(const Dims& dims, dnnl::memory::dim distance) {
+    return {dims, ElementType::f32, Dims{1, distance}};
+}
+
+/// Returns 0 for row-major, and padded_columns() for such a layout; otherwise a hash that is equal for equal
+/// layouts, on any machine.
 [[nodiscard]] inline std::uint64_t layout_hash(const Layout& layout) {
-    if (layout == row_major_layout(dims_of(layout))) return 0;
+    const Dims dims = dims_of(layout);
+    if (layout == row_major_layout(dims)) return 0;
+    if (dims.size() == 2) {
+        const auto distance = static_cast<dnnl::memory::dim>(floats_in(layout)) / dims[1];
+        if (distance > dims[0] && layout == columns_layout(dims, distance))
+            return padded_columns(static_cast<std::size_t>(distance));
+    }
     std::string numbers;
     for (const std::int64_t number : layout_numbers(layout)) numbers += dptk::detail::text(number, ' ');
     const std::uint64_t hash = dptk::detail::fnv1a(numbers);

@@ -32,7 +32,7 @@ class PaddedLinearPlan final : public ProductPlan {
 
     /// Returns the layout of the weight, of {outputs, inputs}: a row for each input.
     [[nodiscard]] static Layout weight_layout(const Dims& dims) {
-        return {dims, ElementType::f32, Dims{1, dims[0] + padding}};
+        return columns_layout(dims, dims[0] + padding);
     }
 
     /// Returns whether the layer is a Linear whose weight has this layout.
@@ -77,8 +77,8 @@ class PaddedLinearPlan final : public ProductPlan {
     void do_backward_parameters(const Arguments& arguments, const Pass& /*pass*/) override {
         const std::span<const float> dy = floats(output_gradient_(arguments.output_gradient));
         float* const gradient = weight_gradient();
-        multiply('T', 'N', in_, out_, batch_, floats(source_(arguments.inputs[0])).data(), in_, dy.data(),
-                 out_, gradient, row_);
+        multiply('T', 'N', in_, out_, batch_, floats(source_.result()).data(), in_, dy.data(), out_, gradient,
+                 row_);
         for (Count row = 0; row < in_; ++row) std::fill_n(gradient + row * row_ + out_, padding, 0.0F);
         sum_rows(dy);
     }

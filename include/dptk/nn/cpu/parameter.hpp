@@ -1,4 +1,4 @@
-/// A parameter in the layout of oneDNN's forward pass, with its gradient in the same layout.
+/// A parameter in the layout of the forward pass, with its gradient in the same layout.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
@@ -15,8 +16,8 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// A parameter of a oneDNN layer. Blocked layouts have padding: `count()` may exceed the number of elements
-/// in the shape. The padding is zero, and oneDNN keeps it zero.
+/// A parameter of a oneDNN layer. Layouts may have padding: `count()` may exceed the number of elements in
+/// the shape. The padding is zero, and the operations keep it zero.
 class Parameter : public reference::ParameterMemory<float> {
   public:
     /// `shape` is PyTorch's. The dimensions of `layout`, in row-major order, hold the same elements as
@@ -42,6 +43,8 @@ class Parameter : public reference::ParameterMemory<float> {
     }
 
     void from_row_major(std::span<const float> values, std::span<float> out) const {
+        // oneDNN writes zeros to padding in blocks, but not to padding between columns.
+        if (has_padding(value_memory_.get_desc())) dptk::detail::fill(out, 0.0F);
         // A reorder only reads its source.
         reorder(context_, row_major(const_cast<float*>(values.data())), with_layout(out)).run();
     }

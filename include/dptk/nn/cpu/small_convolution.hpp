@@ -1,5 +1,6 @@
 /// Conv2d on images of few pixels, as sums of matrix products: one for each tap of the kernel and each row of
-/// pixels. oneDNN's convolutions leave most of the processor idle there. The algorithm is kn2row of Anderson,
+/// pixels, or with a stride, each pixel. oneDNN's convolutions with AVX2 leave most of the processor idle
+/// there. The algorithm is kn2row of Anderson,
 /// Vasudevan, Keane and Gregg, "Low-memory GEMM-based convolution algorithms for deep neural networks", 2017,
 /// without the products that only meet padding.
 #pragma once
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -23,6 +25,13 @@ namespace DPTK_NAMESPACE::nn::cpu {
 /// channel and a column for each output channel.
 class TapProducts {
   public:
+    /// Each thread computes some columns of the results, at least so many.
+    static constexpr std::size_t fewest_columns = 32;
+
+    [[nodiscard]] static std::size_t threads() {
+        return static_cast<std::size_t>(std::max(dptk::detail::OpenMp::runtime().threads(), 1));
+    }
+
     TapProducts(const Conv2d& conv, std::size_t batch, const Shape& input, const Shape& output)
         : in_(static_cast<Count>(input[0])),
           out_(static_cast<Count>(output[0])),
@@ -81,11 +90,10 @@ class TapProducts {
     /// time, on the threads that compute. multiply(first, count, product) returns oneDNN's status.
     template <class Multiply>
     void in_parts(Count columns, Multiply&& multiply) const {
-        constexpr Count fewest_columns = 32;
-        const auto& team = dptk::detail::OpenMp::runtime();
-        const Count parts = std::clamp<Count>(columns / fewest_columns, 1, std::max(team.threads(), 1));
+        const Count parts =
+            std::clamp<Count>(columns / static_cast<Count>(fewest_columns), 1, static_cast<Count>(threads()));
         std::atomic<dnnl_status_t> status = dnnl_success;
-        team.for_each(static_cast<std::size_t>(parts), [&](std::size_t part) {
+        dptk::detail::OpenMp::runtime().for_each(static_cast<std::size_t>(parts), [&](std::size_t part) {
             const Count begin = columns * static_cast<Count>(part) / parts;
             const Count end = columns * static_cast<Count>(part + 1) / parts;
             for (const Product& product : products_)
@@ -129,14 +137,15 @@ class TapProducts {
 
 class SmallConv2dPlan final : public ProductPlan {
   public:
-    /// Returns whether this plan is faster than oneDNN's convolution for an operation.
-    [[nodiscard]] static bool is_faster(const Context& context, const OperationInfo& info) {
-        const auto* const conv = std::get_if<Conv2d>(&info.operation);
-        if (conv == nullptr || conv->groups != 1 || context.operand_type != ElementType::f32) return false;
-        constexpr std::size_t most_pixels = 16, fewest_channels = 64;
-        const std::size_t taps = conv->kernel_size.height * conv->kernel_size.width;
-        return taps > 1 && info.output[1] * info.output[2] <= most_pixels &&
-               std::min(info.inputs[0][0], info.output[0]) >= fewest_channels;
+    /// Returns whether this plan is faster than oneDNN's convolution for an operation on inputs of a layout.
+    [[nodiscard]] static bool is_faster(const Context& context, const OperationInfo& info,
+                                        const Layout& input) {
+        if (!is_small(info) || context.operand_type != ElementType::f32) return false;
+        const std::size_t channels = std::min(info.inputs[0][0], info.output[0]);
+        if (channels < TapProducts::fewest_columns * TapProducts::threads()) return false;
+        const Conv2dPasses passes(context, info);
+        const auto described = passes.describe_forward(input, any_layout(passes.weight_dims(input)));
+        return std::string_view(described.impl_info_str()) == "jit:avx2";
     }
 
     /// Returns the layout of the weight, of {outputs, channels, height, width}: the matrices of the taps.
@@ -144,9 +153,9 @@ class SmallConv2dPlan final : public ProductPlan {
         return {dims, ElementType::f32, dnnl::memory::format_tag::cdba};
     }
 
-    /// Returns whether the layer is such a convolution, whose weight was not made row-major.
+    /// Returns whether the layer is a Conv2d on few pixels whose weight has this layout.
     [[nodiscard]] static bool has_weight(const Layer& layer) {
-        if (!is_faster(layer.context(), layer.info())) return false;
+        if (!is_small(layer.info())) return false;
         const Layout weight = layer.weight().value_memory().get_desc();
         return weight == weight_layout(dims_of(weight));
     }
@@ -165,6 +174,15 @@ class SmallConv2dPlan final : public ProductPlan {
     }
 
   private:
+    [[nodiscard]] static bool is_small(const OperationInfo& info) {
+        constexpr std::size_t most_pixels = 16, fewest_channels = 64;
+        const auto* const conv = std::get_if<Conv2d>(&info.operation);
+        return conv != nullptr && conv->groups == 1 &&
+               conv->kernel_size.height * conv->kernel_size.width > 1 &&
+               info.output[1] * info.output[2] <= most_pixels &&
+               std::min(info.inputs[0][0], info.output[0]) >= fewest_channels;
+    }
+
     /// Returns the layout in which the pixels at one place are consecutive rows.
     [[nodiscard]] static Layout rows_layout(const Layout& images) {
         const Dims dims = dims_of(images);
