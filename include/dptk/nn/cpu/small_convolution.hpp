@@ -1,8 +1,7 @@
 /// Conv2d on images of few pixels, as sums of matrix products: one for each tap of the kernel and each row of
 /// pixels, or with a stride, each pixel. oneDNN's convolutions with AVX2 leave most of the processor idle
-/// there. The algorithm is kn2row of Anderson,
-/// Vasudevan, Keane and Gregg, "Low-memory GEMM-based convolution algorithms for deep neural networks", 2017,
-/// without the products that only meet padding.
+/// there. The algorithm is kn2row of Anderson, Vasudevan, Keane and Gregg, "Low-memory GEMM-based convolution
+/// algorithms for deep neural networks", 2017, without the products that only meet padding.
 #pragma once
 
 #include <algorithm>
