@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,8 +26,8 @@ struct HookBucket {
         /// The index of the parameter, in registration order.
         std::size_t parameter = 0;
         std::vector<std::size_t> shape;  ///< The shape of the parameter.
-        std::uint64_t layout = 0;        ///< As in ParameterRef.
         Buffer elements;                 ///< The elements of this gradient only.
+        std::uint64_t layout = 0;        ///< As in ParameterRef.
     };
 
     /// The bucket's index in the order of sending. It is the same in each step, until buckets are rebuilt.

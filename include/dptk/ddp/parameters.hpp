@@ -260,7 +260,7 @@ class ParameterSink {
 
     std::function<void(const void*)> take_gradient_;
 
-    std::vector<detail::ParameterForm> forms_;  // of the parameters that are read again
+    std::vector<detail::ParameterForm> forms_;  // by parameter, for read_again()
 
     // While addresses are read again:
     std::vector<ParameterRef>* known_ = nullptr;

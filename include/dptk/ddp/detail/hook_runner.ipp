@@ -15,8 +15,8 @@ DPTK_INLINE HookBucket hook_bucket(const BucketSet& buckets, std::size_t b,
         const ParameterRef& parameter = parameters[indices[position]];
         out.gradients.push_back({.parameter = indices[position],
                                  .shape = parameter.shape,
-                                 .layout = parameter.layout,
-                                 .elements = buckets[b].gradient(position, parameter.count)});
+                                 .elements = buckets[b].gradient(position, parameter.count),
+                                 .layout = parameter.layout});
     }
     return out;
 }

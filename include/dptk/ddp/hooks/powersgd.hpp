@@ -47,7 +47,8 @@ struct PowerSGDState {
     std::map<std::size_t, std::vector<float>> right;
 };
 
-/// Compresses gradients by low-rank approximation, like PyTorch's powerSGD_hook.
+/// Compresses gradients by low-rank approximation, like PyTorch's powerSGD_hook. Gradients with padding are
+/// sent whole, except matrices with padded_columns().
 class PowerSGD final : public CommHook {
   public:
     /// Throws ArgumentError if an option is out of range.
@@ -99,8 +100,9 @@ class PowerSGD final : public CommHook {
 
     [[nodiscard]] Layout lay_out(const HookBucket& bucket);
 
-    /// Returns the numbers of rows and columns: the first dimension and the number of elements in each row.
-    /// Returns 1 x n for n elements with fewer than two dimensions, or if padding makes the rows unequal.
+    /// Returns the numbers of rows and columns: the first dimension and the number of elements in each row;
+    /// of a matrix with padded_columns(), the number of its columns and their distance. Returns 1 x n for n
+    /// elements with fewer than two dimensions, or with other padding.
     [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient);
 
     [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const;
