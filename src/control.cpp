@@ -1,6 +1,8 @@
 // Function bodies of control/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
+#include "dptk/control/elastic/generation.ipp"
+#include "dptk/control/elastic/quorum.ipp"
 #include "dptk/control/health/agreed_errors.ipp"
 #include "dptk/control/health/call_comparison.ipp"
 #include "dptk/control/health/call_history.ipp"

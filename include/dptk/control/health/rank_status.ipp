@@ -77,14 +77,6 @@ DPTK_INLINE std::string to_text(const std::vector<NumberedCall>& calls) {
     return out;
 }
 
-/// Removes the first line from `text`, and returns it without its end.
-[[nodiscard]] DPTK_INLINE std::string_view next_line(std::string_view& text) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    return line;
-}
-
 /// Parses the line of a call, and appends the call. Returns whether the line is valid.
 [[nodiscard]] DPTK_INLINE bool parse_call(std::string_view line, std::vector<NumberedCall>& calls) {
     NumberedCall call;

@@ -12,6 +12,9 @@ namespace DPTK_NAMESPACE::detail {
 /// Removes the next word from the line and returns it.
 [[nodiscard]] std::string_view next_word(std::string_view& line) noexcept;
 
+/// Removes the first line from the text, and returns it without its end.
+[[nodiscard]] std::string_view next_line(std::string_view& text) noexcept;
+
 /// Parses a word that is a number. Returns false if the word contains other text.
 template <class Number>
 [[nodiscard]] bool parse_number(std::string_view word, Number& number) noexcept {
