@@ -84,6 +84,8 @@ class ThreadTransport {
     /// Collective.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
+    /// Returns, by rank, the addresses of the corresponding memory of every rank, for memory in an allocation
+    /// of this transport; an empty list for other memory.
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const;
 
     /// Creates a subgroup. Collective only among the ranks of the subgroup.

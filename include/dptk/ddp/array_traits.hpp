@@ -50,9 +50,13 @@ class Dimensions {
     void clear() noexcept { count_ = 0; }  ///< Removes all sizes.
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< The number of dimensions.
+    /// Returns an iterator to the first dimension.
     [[nodiscard]] const std::size_t* begin() const noexcept { return sizes_.data(); }
+    /// Returns an iterator past the last dimension.
     [[nodiscard]] const std::size_t* end() const noexcept { return sizes_.data() + count_; }
+    /// Returns dimension `i`, which must be less than size().
     [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept { return sizes_[i]; }
+    /// Returns the last dimension. There must be one.
     [[nodiscard]] std::size_t back() const noexcept { return sizes_[count_ - 1]; }
 
     friend bool operator==(const Dimensions& a, const Dimensions& b) noexcept { return detail::equal(a, b); }

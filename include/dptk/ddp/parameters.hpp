@@ -135,6 +135,7 @@ class ParameterSink {
     /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
     /// path() is empty.
     void operator()(const ParameterRef& parameter);
+    /// Accepts the next parameter.
     void operator()(ParameterRef&& parameter);
 
     /// Adds one array: either a value or a gradient, for values and gradients in two containers.

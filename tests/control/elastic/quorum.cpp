@@ -76,7 +76,6 @@ class Simulation {
 
     struct Record {
         NextGeneration next;
-        std::vector<Vote> votes;
         std::set<MemberId> connected = {};
     };
 
@@ -221,7 +220,7 @@ class Simulation {
         const bool is_first =
             number == 0 && store.last == 0 && lineage_of(votes, {}).all().empty() && votes.size() > 1;
         if (!is_first && !may_continue(votes, store.ended)) return;
-        records_.push_back({next_generation(votes, store.ended), votes});
+        records_.push_back({next_generation(votes, store.ended)});
         store.next[store.last] = records_.size() - 1;
         store.last = records_.back().next.generation.number;
     }
