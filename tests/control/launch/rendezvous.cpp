@@ -115,6 +115,25 @@ TEST_CASE("many missing ranks are counted") {
     CHECK(result[0].find("14, 15, 16 and 983 more of 1000") != std::string::npos);
 }
 
+TEST_CASE("a rendezvous that is ended throws the cause on all ranks") {
+    const auto store = std::make_shared<dptk::InProcessStore>();
+    std::vector<std::string> result(2);
+    std::vector<std::jthread> threads;
+    for (const int rank : {0, 1}) {
+        threads.emplace_back([&, rank] {
+            try {
+                static_cast<void>(dptk::detail::rendezvous(*store->clone(), {rank, 3, 60s, "here"}));
+            } catch (const dptk::PeerLostError& error) {
+                result[static_cast<std::size_t>(rank)] = error.what();
+            }
+        });
+    }
+    static_cast<void>(store->get("peer/2", 10s));
+    dptk::detail::end_rendezvous(*store, "rank 2 was killed");
+    threads.clear();
+    CHECK(result == std::vector<std::string>{"rank 0: rank 2 was killed", "rank 1: rank 2 was killed"});
+}
+
 TEST_CASE("a missing rank 0 is named") {
     const auto result = meet({{.rank = 1, .world_size = 2, .timeout = 100ms, .where = "here"}});
     CHECK(result[0] == "rank 1: waited 100 ms at here for rank 0, which did not connect");

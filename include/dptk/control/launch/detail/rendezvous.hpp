@@ -56,6 +56,10 @@ struct PeerInfo {
 /// dptk, they all throw a MismatchError. Collective.
 [[nodiscard]] Peers rendezvous(Store& store, RendezvousOptions options);
 
+/// Ends the rendezvous in this store, unless it is complete: its processes throw a PeerLostError with the
+/// cause.
+void end_rendezvous(Store& store, const std::string& cause);
+
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION

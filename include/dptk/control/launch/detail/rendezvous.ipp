@@ -95,6 +95,9 @@ class RendezvousLeader {
     std::vector<std::optional<PeerInfo>> ranks_;
 };
 
+/// The key of the rendezvous' result.
+inline constexpr std::string_view rendezvous_result_key = "verdict";
+
 /// The result that rank 0 publishes: "ok" and the table of peer infos, or the kind of an error and its
 /// text.
 struct RendezvousResult {
@@ -141,7 +144,9 @@ class Rendezvous {
 
     [[nodiscard]] RendezvousResult lead() {
         RendezvousResult verdict = collect_peers();
-        store_.set("verdict", verdict.to_text());
+        const std::string own = verdict.to_text();
+        const std::string first = store_.compare_and_set(rendezvous_result_key, "", own);
+        if (first != own) verdict = RendezvousResult::parse(first);
         wait_for_readers(verdict);
         return verdict;
     }
@@ -157,6 +162,7 @@ class Rendezvous {
                          duration_text(options_.timeout)));
                 next_report += report_interval;
             }
+            if (const auto ended = store_.find(rendezvous_result_key)) return RendezvousResult::parse(*ended);
             const std::optional<std::string> line = next_peer(number, deadline);
             if (!line && deadline.passed()) {
                 return {"timeout", text("waited ", duration_text(options_.timeout), " at ", options_.where,
@@ -177,7 +183,7 @@ class Rendezvous {
     [[nodiscard]] std::optional<std::string> next_peer(std::int64_t number, const Deadline& deadline) {
         try {
             return store_.get(text("peer/", number), std::min<std::chrono::milliseconds>(
-                                                         deadline.left(), std::chrono::milliseconds(500)));
+                                                         deadline.left(), std::chrono::milliseconds(100)));
         } catch (const TimeoutError&) {
             return std::nullopt;
         }
@@ -186,7 +192,7 @@ class Rendezvous {
     /// Waits until the other ranks have read why the rendezvous has failed, since this process may serve
     /// the store. If two processes have rank 0, one may serve the store and the other may lead.
     void wait_for_readers(const RendezvousResult& verdict) {
-        if (verdict.kind == "ok") return;
+        if (verdict.kind == "ok" || verdict.kind == "lost") return;
         const Deadline deadline(longest_linger);
         const Deadline shortest(shortest_linger);
         const auto count = [&](std::string_view key) {
@@ -210,7 +216,7 @@ class Rendezvous {
         try {
             // Rank 0 stops waiting at the timeout, and then publishes which ranks are missing.
             RendezvousResult verdict =
-                RendezvousResult::parse(store_.get("verdict", options_.timeout + longest_linger));
+                RendezvousResult::parse(store_.get(rendezvous_result_key, options_.timeout + longest_linger));
             try {
                 store_.add("readers", 1);
             } catch (const Error&) {
@@ -226,6 +232,7 @@ class Rendezvous {
 
     [[noreturn]] void throw_problem(const RendezvousResult& verdict) const {
         const std::string message = text("rank ", options_.rank, ": ", verdict.text);
+        if (verdict.kind == "lost") throw PeerLostError(message);
         if (verdict.kind == "timeout") throw_marked(TimeoutError(message));
         throw_marked(MismatchError(message));
     }
@@ -275,6 +282,10 @@ class Rendezvous {
 
 DPTK_INLINE Peers rendezvous(Store& store, RendezvousOptions options) {
     return Rendezvous(store, std::move(options)).run();
+}
+
+DPTK_INLINE void end_rendezvous(Store& store, const std::string& cause) {
+    store.compare_and_set(rendezvous_result_key, "", RendezvousResult{"lost", cause}.to_text());
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,124 @@
+#pragma once
+
+#include "dptk/control/elastic/membership.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "dptk/control/elastic/membership_keys.hpp"
+#include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/store/prefix_store.hpp"
+#include "dptk/core/detail/parse.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// What the thread that sends heartbeats shares with its Membership.
+struct Membership::Heartbeat {
+    std::shared_ptr<Store> store;
+    MemberId id;
+    std::chrono::milliseconds interval;
+    std::mutex mutex = {};
+    std::condition_variable changed = {};
+    bool has_ended = false;
+};
+
+DPTK_INLINE Membership::Membership(const MembershipOptions& options)
+    : store_(options.store),
+      heartbeat_timeout_(options.heartbeat_timeout),
+      uncaught_exceptions_(std::uncaught_exceptions()) {
+    vote_.member = options.id > 0 ? options.id : store_->add(MembershipKeys::members, 1);
+    vote_key_ = MembershipKeys::vote(id());
+    const std::int64_t arrival = store_->add(MembershipKeys::arrivals, 1);
+    store_->set(MembershipKeys::arrival(arrival), text(id()));
+    const auto interval = std::clamp<std::chrono::milliseconds>(
+        heartbeat_timeout_ / 5, std::chrono::milliseconds(20), std::chrono::milliseconds(1000));
+    heartbeat_ = std::make_shared<Heartbeat>(store_->clone(), id(), interval);
+    start_background_thread([heartbeat = heartbeat_] { beat(*heartbeat); }).detach();
+}
+
+DPTK_INLINE Membership::~Membership() {
+    {
+        const std::lock_guard lock(heartbeat_->mutex);
+        heartbeat_->has_ended = true;
+    }
+    heartbeat_->changed.notify_all();
+    const bool unwinds = std::uncaught_exceptions() > uncaught_exceptions_;
+    try {
+        store_->compare_and_set(
+            MembershipKeys::ended(id()), "",
+            unwinds ? "has left the job because of an exception" : MembershipKeys::finished);
+    } catch (const std::exception&) {
+        // The store is lost, so nobody waits for this report.
+    }
+}
+
+DPTK_INLINE void Membership::beat(Heartbeat& heartbeat) noexcept {
+    try {
+        const std::string key = MembershipKeys::beat(heartbeat.id);
+        heartbeat.store->set_last_will(MembershipKeys::lost(heartbeat.id), "lost");
+        for (std::int64_t beats = 1;; ++beats) {
+            heartbeat.store->set(key, text(beats));
+            std::unique_lock lock(heartbeat.mutex);
+            if (heartbeat.changed.wait_for(lock, heartbeat.interval, [&] { return heartbeat.has_ended; }))
+                return;
+        }
+    } catch (const std::exception&) {
+        // The store is lost. join() reports it.
+    }
+}
+
+DPTK_INLINE std::int64_t Membership::latest() {
+    std::int64_t number = 0;
+    static_cast<void>(parse_number(store_->find(MembershipKeys::latest).value_or("0"), number));
+    return number;
+}
+
+DPTK_INLINE bool Membership::has_begun() {
+    return latest() > 0;
+}
+
+DPTK_INLINE const Generation& Membership::join(std::int64_t steps) {
+    vote_.steps = steps;
+    while (true) {
+        vote_.after = latest();
+        vote_.seen = std::max(vote_.seen, vote_.after);
+        publish_vote();
+        const NextGeneration formed = next();
+        if (!formed.generation.contains(id())) continue;  // it was formed before this vote was read
+        vote_.accept(formed);
+        publish_vote();  // before anybody can be connected: see MembershipKeys::vote()
+        generation_ = formed.generation;
+        return generation_;
+    }
+}
+
+DPTK_INLINE NextGeneration Membership::next() {
+    constexpr std::chrono::seconds slice{1};
+    while (true) {
+        try {
+            const std::string found = store_->get(MembershipKeys::next(vote_.after), slice);
+            if (const std::optional<NextGeneration> next = NextGeneration::parse(found)) return *next;
+        } catch (const TimeoutError&) {
+        }
+        if (const std::optional<std::string> why = store_->find(MembershipKeys::over))
+            throw PeerLostError("the elastic job has ended: " + *why);
+    }
+}
+
+DPTK_INLINE std::shared_ptr<Store> Membership::store_of_generation() const {
+    return std::make_shared<PrefixStore>(store_->clone(), MembershipKeys::generation(generation_.number));
+}
+
+DPTK_INLINE void Membership::note_formed() {
+    vote_.note_formed(generation_);
+    publish_vote();
+    if (generation_.members.front() != id()) return;
+    PrefixStore(store_, MembershipKeys::generation(generation_.number)).set(MembershipKeys::formed, "");
+}
+
+}  // namespace DPTK_NAMESPACE::detail

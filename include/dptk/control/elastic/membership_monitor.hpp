@@ -1,0 +1,110 @@
+/// Membership monitor: forms the generations of an elastic job in one store. It ends a generation when one of
+/// its members ends, leaves or is lost, or when a new member waits, and then forms the next one of the
+/// members that are left and the new ones. Runs where the store is served.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dptk/control/elastic/generation.hpp"
+#include "dptk/control/elastic/quorum.hpp"
+#include "dptk/control/process/awake_clock.hpp"
+#include "dptk/control/store/store.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+struct MembershipRules {
+    /// The number of members for which the first generation waits.
+    std::size_t first_size = 1;
+    /// The least number of members of a generation.
+    std::size_t least_size = 1;
+    /// How long a member may send no heartbeat before the others continue without it.
+    std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
+    /// How long the job waits for missing members before it ends.
+    std::chrono::milliseconds timeout = default_timeout;
+    /// Whether a job may begin in this store. Otherwise members come here from another store that they have
+    /// lost.
+    bool begins_here = true;
+};
+
+/// Forms the generations of one job. Reads and writes only the store; the caller passes the time.
+class MembershipMonitor {
+  public:
+    using clock = AwakeClock;
+
+    MembershipMonitor(const MembershipRules& rules, clock::time_point now);
+
+    /// Reads what the members have written, and ends or forms a generation if that is due. Call it several
+    /// times per second, and after each end of a member.
+    void look(Store& store, clock::time_point now);
+
+    /// The generation that was formed last; of number 0 before the first one.
+    [[nodiscard]] const Generation& generation() const noexcept { return generation_; }
+
+    /// Whether the generation has ended, and its members are to form the next one.
+    [[nodiscard]] bool is_broken() const noexcept { return is_broken_; }
+
+    /// Why the job has ended; empty while it continues.
+    [[nodiscard]] const std::string& over() const noexcept { return over_; }
+
+  private:
+    struct Member {
+        clock::time_point heard;  ///< the time of its last heartbeat
+        clock::time_point voted;  ///< the time of its last vote
+        std::string beat = {};
+        std::string vote_text = {};
+        Vote vote = {};
+        std::string end = {};  ///< how it has ended; empty while it runs
+        bool is_lost = false;  ///< whether its connection to the store is lost
+    };
+
+    /// New members are let in together if they come at about the same time.
+    static constexpr std::chrono::milliseconds admission_delay{200};
+
+    void read(Store& store, clock::time_point now);
+    static void read(Store& store, MemberId id, Member& member, clock::time_point now);
+
+    [[nodiscard]] bool is_here(const Member& member, clock::time_point now) const;
+    [[nodiscard]] bool has_voted(const Member& member) const;
+
+    /// Returns why the generation must end, or nullopt if it can continue.
+    [[nodiscard]] std::optional<std::string> why_to_break(Store& store, clock::time_point now) const;
+    [[nodiscard]] std::optional<std::string> newcomers(clock::time_point now) const;
+    void break_generation(Store& store, const std::string& cause) const;
+
+    void form_next(Store& store, clock::time_point now);
+
+    /// Returns why the first generation cannot be formed yet; empty if it can.
+    [[nodiscard]] std::string why_not_begin(std::span<const Vote> votes, clock::time_point now) const;
+
+    /// Returns why the voters cannot form a generation that continues those of the lineage yet.
+    [[nodiscard]] std::string why_not_continue(std::span<const Vote> votes, const EndedMembers& ended,
+                                               clock::time_point now) const;
+
+    /// Returns the members that may still vote for a generation that continues `earlier`.
+    [[nodiscard]] std::vector<MemberId> awaited(const Generation& earlier, clock::time_point now) const;
+
+    [[nodiscard]] std::vector<Vote> votes(clock::time_point now) const;
+    [[nodiscard]] EndedMembers ended() const;
+
+    MembershipRules rules_;
+    std::map<MemberId, Member> members_;  // those that have come to this store
+    std::int64_t arrivals_ = 0;
+    Generation generation_;
+    bool is_broken_ = true;          // there is no first generation yet
+    clock::time_point waits_since_;  // since when members wait for the next generation
+    std::string over_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/elastic/membership_monitor.ipp"
+#endif

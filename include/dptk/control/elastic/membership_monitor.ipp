@@ -1,0 +1,189 @@
+#pragma once
+
+#include "dptk/control/elastic/membership_monitor.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "dptk/control/elastic/membership_keys.hpp"
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/control/health/failure_report.hpp"
+#include "dptk/control/launch/detail/rendezvous.hpp"
+#include "dptk/control/process/deadline.hpp"
+#include "dptk/control/store/prefix_store.hpp"
+#include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Returns the part of the store that belongs to a generation. Must not outlive the store.
+[[nodiscard]] DPTK_INLINE PrefixStore part_of(Store& store, const Generation& generation) {
+    const std::shared_ptr<Store> not_owned(std::shared_ptr<void>(), &store);
+    return {not_owned, MembershipKeys::generation(generation.number)};
+}
+
+DPTK_INLINE MembershipMonitor::MembershipMonitor(const MembershipRules& rules, clock::time_point now)
+    : rules_(rules), waits_since_(now) {}
+
+DPTK_INLINE void MembershipMonitor::look(Store& store, clock::time_point now) {
+    if (!over_.empty()) return;
+    read(store, now);
+    if (!is_broken_) {
+        const std::optional<std::string> cause = why_to_break(store, now);
+        if (!cause) return;
+        break_generation(store, *cause);
+        is_broken_ = true;
+        waits_since_ = now;
+    }
+    form_next(store, now);
+}
+
+DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
+    while (const std::optional<std::string> id = store.find(MembershipKeys::arrival(arrivals_ + 1))) {
+        members_.try_emplace(std::stoll(*id), Member{.heard = now, .voted = now});
+        ++arrivals_;
+    }
+    for (auto& [id, member] : members_) {
+        if (member.end.empty()) read(store, id, member, now);
+    }
+}
+
+DPTK_INLINE void MembershipMonitor::read(Store& store, MemberId id, Member& member, clock::time_point now) {
+    const auto value = [&](const std::string& key) { return store.find(key).value_or(""); };
+    std::string end = value(MembershipKeys::ended(id));  // read first: then the vote is its last one
+    member.is_lost = store.find(MembershipKeys::lost(id)).has_value();
+    std::string beat = value(MembershipKeys::beat(id));
+    std::string vote = value(MembershipKeys::vote(id));
+    if (beat != member.beat || vote != member.vote_text) member.heard = now;
+    if (vote != member.vote_text) {
+        member.vote = Vote::parse(vote).value_or(Vote{});
+        member.voted = now;
+    }
+    member.beat = std::move(beat);
+    member.vote_text = std::move(vote);
+    member.end = std::move(end);
+}
+
+DPTK_INLINE bool MembershipMonitor::is_here(const Member& member, clock::time_point now) const {
+    return member.end.empty() && !member.is_lost && now - member.heard <= rules_.heartbeat_timeout;
+}
+
+DPTK_INLINE bool MembershipMonitor::has_voted(const Member& member) const {
+    return member.vote.member > 0 && member.vote.after == generation_.number;
+}
+
+DPTK_INLINE std::optional<std::string> MembershipMonitor::why_to_break(Store& store,
+                                                                       clock::time_point now) const {
+    PrefixStore here = part_of(store, generation_);
+    if (const std::optional<std::string> cause = here.find(ControlPlane::abort_key))
+        return parse_cause(*cause).text;
+    for (const MemberId id : generation_.members) {
+        const auto known = members_.find(id);
+        if (known == members_.end()) continue;  // a new one, of which this store has only the vote
+        const Member& member = known->second;
+        const std::string name = text("rank ", generation_.rank_of(id));
+        if (!member.end.empty() && member.end != MembershipKeys::finished) return text(name, ' ', member.end);
+        if (member.is_lost && member.end.empty()) return text(name, " has lost its connection to the store");
+        if (member.end.empty() && !is_here(member, now))
+            return text(name, " has sent no heartbeat for ", duration_text(rules_.heartbeat_timeout));
+        if (has_voted(member)) return text(name, " has left the group");
+    }
+    if (!here.find(MembershipKeys::formed)) return std::nullopt;
+    return newcomers(now);
+}
+
+DPTK_INLINE std::optional<std::string> MembershipMonitor::newcomers(clock::time_point now) const {
+    const std::ptrdiff_t count = detail::count_if(members_, [&](const auto& one) {
+        return is_here(one.second, now) && has_voted(one.second) && now - one.second.voted >= admission_delay;
+    });
+    if (count == 0) return std::nullopt;
+    return count == 1 ? std::string("a new rank joins") : text(count, " new ranks join");
+}
+
+DPTK_INLINE void MembershipMonitor::break_generation(Store& store, const std::string& cause) const {
+    PrefixStore here = part_of(store, generation_);
+    here.compare_and_set(ControlPlane::abort_key, "", to_text(FailureCause{cause}));
+    end_rendezvous(here, cause);
+}
+
+DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point now) {
+    const std::vector<Vote> voters = votes(now);
+    if (voters.empty()) {
+        waits_since_ = now;
+        return;
+    }
+    const EndedMembers gone = ended();
+    const bool begins = lineage_of(voters, gone).all().empty();
+    const std::string problem = begins ? why_not_begin(voters, now) : why_not_continue(voters, gone, now);
+    const std::string key = MembershipKeys::next(generation_.number);
+    if (problem.empty()) {
+        const NextGeneration next = next_generation(voters, gone);
+        // A member that has read the generation must not vote for it again.
+        store.set(MembershipKeys::latest, text(next.generation.number));
+        store.set(key, next.to_text());
+        generation_ = next.generation;
+        is_broken_ = false;
+    } else if (now - waits_since_ >= rules_.timeout) {
+        over_ = text(problem, ", for ", duration_text(rules_.timeout));
+        store.set(MembershipKeys::over, over_);
+        store.set(key, "");  // wakes the members that wait for it
+    }
+}
+
+DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> votes,
+                                                         clock::time_point now) const {
+    if (!rules_.begins_here) return "the members have come to a store where no job can begin";
+    if (votes.size() < rules_.first_size)
+        return text(votes.size(), " of ", rules_.first_size, " ranks have come");
+    const bool has_late = detail::any_of(
+        members_, [&](const auto& one) { return is_here(one.second, now) && !has_voted(one.second); });
+    return has_late ? "a rank has come, but is not ready" : "";
+}
+
+DPTK_INLINE std::string MembershipMonitor::why_not_continue(std::span<const Vote> votes,
+                                                            const EndedMembers& ended,
+                                                            clock::time_point now) const {
+    for (const Generation& earlier : lineage_of(votes, ended).all()) {
+        const std::vector<MemberId> missing = awaited(earlier, now);
+        if (missing.empty()) continue;
+        return text("rank ", earlier.rank_of(missing.front()), " has not left the group");
+    }
+    if (!may_continue(votes, ended))
+        return text("the ranks that are left (", votes.size(),
+                    ") are not the majority of those that may continue elsewhere");
+    if (votes.size() < rules_.least_size)
+        return text("the number of ranks is ", votes.size(), ", below the least one of ", rules_.least_size);
+    return {};
+}
+
+DPTK_INLINE std::vector<MemberId> MembershipMonitor::awaited(const Generation& earlier,
+                                                             clock::time_point now) const {
+    std::vector<MemberId> out;
+    for (const MemberId id : earlier.members) {
+        const auto known = members_.find(id);
+        // A member that was never here may still come, if it has lost the other store later.
+        const bool may_vote = known == members_.end()
+                                  ? now - waits_since_ <= rules_.heartbeat_timeout
+                                  : is_here(known->second, now) && !has_voted(known->second);
+        if (may_vote) out.push_back(id);
+    }
+    return out;
+}
+
+DPTK_INLINE std::vector<Vote> MembershipMonitor::votes(clock::time_point now) const {
+    std::vector<Vote> out;
+    for (const auto& [id, member] : members_) {
+        if (is_here(member, now) && has_voted(member)) out.push_back(member.vote);
+    }
+    return out;
+}
+
+DPTK_INLINE EndedMembers MembershipMonitor::ended() const {
+    EndedMembers out;
+    for (const auto& [id, member] : members_) {
+        if (!member.end.empty()) out[id] = member.vote.lineage;
+    }
+    return out;
+}
+
+}  // namespace DPTK_NAMESPACE::detail

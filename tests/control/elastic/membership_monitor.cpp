@@ -1,0 +1,284 @@
+// Membership monitor: forms the generations of an elastic job. The tests pass artificial times.
+#include <doctest/doctest.h>
+#include <dptk/control/elastic/membership_keys.hpp>
+#include <dptk/control/elastic/membership_monitor.hpp>
+#include <dptk/control/health/failure_report.hpp>
+#include <dptk/control/store/in_process_store.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+using dptk::detail::MembershipKeys;
+
+namespace {
+
+using namespace std::chrono_literals;
+using dptk::detail::Generation;
+using dptk::detail::MemberId;
+using dptk::detail::MembershipMonitor;
+using dptk::detail::NextGeneration;
+using dptk::detail::Vote;
+
+/// A job whose members write to the store as Membership does, when the test says so.
+class ElasticJob {
+  public:
+    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1)
+        : monitor_(
+              {.first_size = first_size, .least_size = least_size, .heartbeat_timeout = 10s, .timeout = 60s},
+              now_) {
+        for (std::size_t i = 0; i < first_size; ++i) start();
+    }
+
+    /// A new process comes.
+    MemberId start() {
+        const MemberId id = store_.add(MembershipKeys::members, 1);
+        store_.set(MembershipKeys::arrival(store_.add(MembershipKeys::arrivals, 1)), std::to_string(id));
+        votes_[id].member = id;
+        beat(id);
+        return id;
+    }
+
+    void beat(MemberId id) { store_.add(MembershipKeys::beat(id), 1); }
+
+    void vote(MemberId id) {
+        votes_[id].after = std::stoll(store_.find(MembershipKeys::latest).value_or("0"));
+        write(id);
+    }
+
+    void vote(const std::vector<MemberId>& ids) {
+        for (const MemberId id : ids) vote(id);
+    }
+
+    void end(MemberId id, std::string_view how = "was killed") { store_.set(MembershipKeys::ended(id), how); }
+
+    void lose(MemberId id) { store_.set(MembershipKeys::lost(id), "lost"); }
+
+    /// The members accept the generation, and complete it.
+    void form() {
+        accept();
+        for (const MemberId id : generation().members) {
+            votes_[id].note_formed(generation());
+            write(id);
+        }
+        store_.set(MembershipKeys::generation(generation().number) + "/formed", "");
+    }
+
+    void accept() { accept(generation().members); }
+
+    void accept(const std::vector<MemberId>& ids) {
+        for (const MemberId id : ids) {
+            Vote& vote = votes_[id];
+            const auto next =
+                NextGeneration::parse(store_.find(MembershipKeys::next(vote.after)).value_or(""));
+            REQUIRE(next);
+            REQUIRE(next->generation == generation());
+            vote.accept(*next);
+            write(id);
+        }
+    }
+
+    /// Lets time pass in steps of 1 s, in which these members send a heartbeat.
+    void pass(std::chrono::milliseconds time, const std::vector<MemberId>& beating) {
+        for (auto step = 0ms; step < time; step += 1s) {
+            now_ += std::min<std::chrono::milliseconds>(time, 1s);
+            for (const MemberId id : beating) beat(id);
+            look();
+        }
+    }
+
+    void look() { monitor_.look(store_, now_); }
+
+    /// Looks, and returns the members of the current generation; none while it is broken.
+    std::vector<MemberId> members() {
+        look();
+        return monitor_.is_broken() ? std::vector<MemberId>() : generation().members;
+    }
+
+    [[nodiscard]] const Generation& generation() const { return monitor_.generation(); }
+    [[nodiscard]] const std::string& over() const { return monitor_.over(); }
+
+    /// Returns why a generation has ended.
+    std::string cause(std::int64_t number) {
+        return dptk::detail::parse_cause(
+                   store_.find(MembershipKeys::generation(number) + "/abort").value_or("none"))
+            .text;
+    }
+
+    dptk::Store& store() { return store_; }
+
+  private:
+    void write(MemberId id) { store_.set(MembershipKeys::vote(id), votes_[id].to_text()); }
+
+    dptk::InProcessStore store_;
+    MembershipMonitor::clock::time_point now_{};
+    MembershipMonitor monitor_;
+    std::map<MemberId, Vote> votes_;
+};
+
+using Members = std::vector<MemberId>;
+
+}  // namespace
+
+TEST_CASE("the first generation is formed when all of its members are ready") {
+    ElasticJob job(3);
+    job.vote({1, 2});
+    CHECK(job.members().empty());
+    job.vote(3);
+    CHECK(job.members() == Members{1, 2, 3});
+    CHECK(job.generation().number == 1);
+}
+
+TEST_CASE("a job without enough members ends after the timeout, and says why") {
+    ElasticJob job(3);
+    job.vote({1, 2});
+    job.pass(59s, {1, 2, 3});
+    CHECK(job.over().empty());
+    job.pass(3s, {1, 2, 3});
+    CHECK(job.over() == "2 of 3 ranks have come, for 60 s");
+    CHECK(job.store().find(MembershipKeys::over) == job.over());
+    CHECK(job.store().find(MembershipKeys::next(0)) == "");
+}
+
+TEST_CASE("members continue without one that has ended") {
+    ElasticJob job(3);
+    job.vote({1, 2, 3});
+    job.look();
+    job.form();
+    job.end(2, "was killed by SIGKILL (9)");
+    CHECK(job.members().empty());
+    CHECK(job.cause(1) == "rank 1 was killed by SIGKILL (9)");
+    job.vote(1);
+    CHECK(job.members().empty());  // member 3 is alive, and may be in a computation
+    job.vote(3);
+    CHECK(job.members() == Members{1, 3});
+}
+
+TEST_CASE("members continue without one that sends no heartbeats, or has lost its connection") {
+    ElasticJob job(4);
+    job.vote({1, 2, 3, 4});
+    job.look();
+    job.form();
+    job.pass(12s, {1, 2, 3});
+    CHECK(job.cause(1) == "rank 3 has sent no heartbeat for 10 s");
+    job.vote({1, 2, 3});
+    CHECK(job.members() == Members{1, 2, 3});
+    job.form();
+    job.lose(1);
+    CHECK(job.members().empty());
+    CHECK(job.cause(2) == "rank 0 has lost its connection to the store");
+    job.vote({2, 3});
+    CHECK(job.members() == Members{2, 3});
+    job.form();
+    SUBCASE("which joins again when it is back") {
+        job.beat(4);
+        job.vote(4);
+        CHECK(job.members() == Members{2, 3});
+        job.pass(1s, {2, 3, 4});
+        CHECK(job.cause(3) == "a new rank joins");
+        job.vote({2, 3});
+        CHECK(job.members() == Members{2, 3, 4});
+    }
+}
+
+TEST_CASE("new members are let in together, once the generation is complete") {
+    ElasticJob job(2);
+    job.vote({1, 2});
+    job.look();
+    job.accept();
+    job.start();
+    job.start();
+    job.vote({3, 4});
+    job.pass(2s, {1, 2, 3, 4});
+    CHECK(job.cause(1) == "none");
+    job.form();
+    CHECK(job.members().empty());
+    CHECK(job.cause(1) == "2 new ranks join");
+    job.vote({1, 2});
+    CHECK(job.members() == Members{1, 2, 3, 4});
+}
+
+TEST_CASE("a member that has finished does not end its generation, but is not waited for") {
+    ElasticJob job(3);
+    job.vote({1, 2, 3});
+    job.look();
+    job.form();
+    job.end(3, MembershipKeys::finished);
+    CHECK(job.members() == Members{1, 2, 3});
+    job.end(1);
+    job.vote(2);
+    CHECK(job.members() == Members{2});
+}
+
+TEST_CASE("a failure while a generation is formed leads to another one") {
+    ElasticJob job(3);
+    job.vote({1, 2, 3});
+    job.look();
+    SUBCASE("a member ends before it has read the generation") {
+        job.accept({1, 2});
+        job.end(3);
+        CHECK(job.members().empty());
+        CHECK(job.store().find("gen/1/verdict") == "lost\nrank 2 was killed");
+    }
+    SUBCASE("a member cannot connect with another one") {
+        job.accept();
+        job.vote(1);
+        CHECK(job.members().empty());
+        CHECK(job.cause(1) == "rank 0 has left the group");
+        job.end(3);
+    }
+    job.vote({1, 2});
+    CHECK(job.members() == Members{1, 2});
+    CHECK(job.generation().number == 2);
+}
+
+TEST_CASE("a job continues only as long as a member has its state") {
+    ElasticJob job(2);
+    job.vote({1, 2});
+    job.look();
+    job.form();
+    job.start();
+    job.end(1);
+    job.end(2);
+    job.vote(3);
+    job.pass(70s, {3});
+    CHECK(job.members().empty());
+    CHECK_FALSE(job.over().empty());
+}
+
+TEST_CASE("a job below its least number of members waits for new ones") {
+    ElasticJob job(3, 2);
+    job.vote({1, 2, 3});
+    job.look();
+    job.form();
+    job.end(2);
+    job.end(3);
+    job.look();
+    job.vote(1);
+    job.pass(30s, {1});
+    CHECK(job.members().empty());
+    SUBCASE("and continues with them") {
+        const MemberId added = job.start();
+        job.vote(added);
+        CHECK(job.members() == Members{1, 4});
+    }
+    SUBCASE("and ends after the timeout") {
+        job.pass(31s, {1});
+        CHECK(job.over() == "the number of ranks is 1, below the least one of 2, for 60 s");
+    }
+}
+
+TEST_CASE("a minority of a job does not continue") {
+    ElasticJob job(5);
+    job.vote({1, 2, 3, 4, 5});
+    job.look();
+    job.form();
+    job.pass(12s, {1, 2});
+    job.vote({1, 2});
+    CHECK(job.members().empty());
+    job.pass(61s, {1, 2});
+    CHECK(job.over() ==
+          "the ranks that are left (2) are not the majority of those that may continue elsewhere, for 60 s");
+}
