@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
 #include "dptk/comm/shm/settings.hpp"
@@ -48,22 +49,8 @@ namespace DPTK_NAMESPACE::detail {
            include_advice(by_mpi ? "mpi.hpp" : "tcp.hpp") + slurm;
 }
 
-/// Returns the registered transport that fits best, or nullopt if none fits. If the request names a backend,
-/// considers only this backend.
-[[nodiscard]] DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
-    std::optional<TransportEntry> best;
-    Fit best_fit = Fit::none;
-    for (const TransportEntry& entry : registered_transports()) {
-        if (!request.backend.empty() && request.backend != entry.name) continue;
-        const Fit fit = entry.fit(request);
-        if (fit <= best_fit) continue;
-        best = entry;
-        best_fit = fit;
-    }
-    return best;
-}
-
 [[nodiscard]] DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
+    if (ElasticGroup::serves(request)) return ElasticGroup::join(request);
     if (const std::optional<TransportEntry> transport = choose_transport(request))
         return transport->create(request);
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {

@@ -18,6 +18,12 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+
+class ElasticGroup;
+
+}  // namespace detail
+
 /// The color of ranks that split() puts into no group, like MPI_UNDEFINED.
 inline constexpr int no_color = -1;
 
@@ -88,6 +94,10 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     /// Creates one group per host, and returns the group of the ranks on this rank's host. Collective.
     [[nodiscard]] ProcessGroup split_by_host(const SubgroupOptions& options = {});
 
+    /// Returns whether the group belongs to an elastic job (see elastic.hpp). Its calls then throw
+    /// MembershipChanged if the members of the job change.
+    [[nodiscard]] bool is_elastic() const noexcept { return elastic_ != nullptr; }
+
     /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
     /// may change in any version. Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] detail::Channel& channel();
@@ -96,6 +106,8 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     [[nodiscard]] const detail::Channel& channel() const;
 
   private:
+    friend class detail::ElasticGroup;
+
     struct NonMember {
         std::string why;
     };
@@ -119,6 +131,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
 
     std::unique_ptr<detail::Channel> channel_;
     std::string why_empty_;
+    std::shared_ptr<detail::ElasticGroup> elastic_;  // null if the job is not elastic
 };
 
 }  // namespace DPTK_NAMESPACE

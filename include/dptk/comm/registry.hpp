@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +76,10 @@ namespace detail {
 
 /// Returns all transports whose headers the program includes.
 [[nodiscard]] std::vector<TransportEntry> registered_transports();
+
+/// Returns the registered transport that fits best, or nullopt if none fits. If the request names a backend,
+/// considers only this backend.
+[[nodiscard]] std::optional<TransportEntry> choose_transport(const JobRequest& request);
 
 /// Returns whether the program includes <dptk/comm/mpi.hpp>.
 [[nodiscard]] bool is_mpi_available();

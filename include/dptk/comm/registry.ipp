@@ -23,6 +23,7 @@ DPTK_INLINE const TransportEntry* find_transport(const std::vector<TransportEntr
 
 DPTK_INLINE Fit fit_of_store(const JobRequest& request, std::string_view backend) {
     if (request.method.rendezvous == RendezvousKind::mpi) return Fit::none;
+    if (request.generation_store) return Fit::natural;
     if (request.store || request.method.rendezvous != RendezvousKind::none) return Fit::natural;
     switch (request.launch.launcher) {
         case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
@@ -39,6 +40,19 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE std::vector<TransportEntry> registered_transports() {
     return detail::transport_registry().all();
+}
+
+DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
+    std::optional<TransportEntry> best;
+    Fit best_fit = Fit::none;
+    for (const TransportEntry& entry : registered_transports()) {
+        if (!request.backend.empty() && request.backend != entry.name) continue;
+        const Fit fit = entry.fit(request);
+        if (fit <= best_fit) continue;
+        best = entry;
+        best_fit = fit;
+    }
+    return best;
 }
 
 DPTK_INLINE bool is_mpi_available() {

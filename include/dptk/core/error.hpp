@@ -94,6 +94,13 @@ class DPTK_EXPORT PeerLostError : public Error {
     using Error::Error;
 };
 
+/// The members of an elastic job change: a rank was lost, leaves or joins. The group's calls throw it, on all
+/// ranks, until ElasticState::restore() or reform() has formed the group anew.
+class DPTK_EXPORT MembershipChanged : public PeerLostError {
+  public:
+    using PeerLostError::PeerLostError;
+};
+
 /// A file or a message was read, and has an invalid format. The text names the file and the offset.
 class DPTK_EXPORT FormatError : public Error {
   public:

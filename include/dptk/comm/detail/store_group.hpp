@@ -24,7 +24,8 @@ namespace DPTK_NAMESPACE::detail {
 template <class Factory>
 [[nodiscard]] ProcessGroup create_store_group(const JobRequest& asked) {
     const JobRequest request = with_method(asked);
-    const auto job_state = std::make_shared<JobState>();
+    const auto job_state = std::make_shared<JobState>(request.generation_store ? JobState::Kind::elastic
+                                                                               : JobState::Kind::fixed);
     const JoinedJob job = join_job(request, {}, job_state);
     typename Factory::Options options{.rank = request.launch.rank,
                                       .size = request.launch.world_size,

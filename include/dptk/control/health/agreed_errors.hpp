@@ -38,7 +38,8 @@ class AgreedErrors {
     std::atomic<bool> has_noted_ = false;
 };
 
-/// Handles the current exception: records an agreed error, and fails the job for anything else. Rethrows it.
+/// Handles the current exception: records an agreed error, and fails the job for anything else. Rethrows it;
+/// in an elastic job, throws MembershipChanged in the place of a PeerLostError.
 [[noreturn]] void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_errors, int rank);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -39,6 +39,9 @@ DPTK_INLINE void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_
             agreed_errors.note(error);
         } else {
             job_state.fail(cause_of(error, rank));
+            // A lost rank is what an elastic job expects.
+            if (dynamic_cast<const PeerLostError*>(&error) != nullptr && job_state.is_elastic())
+                job_state.check();
         }
         throw;
     } catch (const std::exception& error) {

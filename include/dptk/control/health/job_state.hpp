@@ -34,7 +34,10 @@ enum class Failure : std::uint8_t { local, remote, deadline };
 
 class JobState : public std::enable_shared_from_this<JobState> {
   public:
-    JobState() = default;
+    /// Whether the ranks that are left can continue after a failure, as a new group.
+    enum class Kind : bool { fixed, elastic };
+
+    explicit JobState(Kind kind = Kind::fixed) : is_elastic_(kind == Kind::elastic) {}
     ~JobState();
     JobState(const JobState&) = delete;
     JobState& operator=(const JobState&) = delete;
@@ -47,6 +50,8 @@ class JobState : public std::enable_shared_from_this<JobState> {
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
+    [[nodiscard]] bool is_elastic() const noexcept { return is_elastic_; }
+
     /// Returns the first cause, or an empty string if the job has not failed.
     [[nodiscard]] std::string cause() const;
 
@@ -57,7 +62,7 @@ class JobState : public std::enable_shared_from_this<JobState> {
     [[nodiscard]] Failure kind() const;
 
     /// Throws the first cause if the job is broken: TimeoutError if a deadline of this process has passed,
-    /// PeerLostError otherwise.
+    /// MembershipChanged if the job is elastic, PeerLostError otherwise.
     void check() const;
 
     /// Blocks until the job is broken, for at most `timeout`; returns whether it is broken. For a caller
@@ -78,6 +83,7 @@ class JobState : public std::enable_shared_from_this<JobState> {
     void subscribe(const std::shared_ptr<FailureListener>& subscriber);
 
   private:
+    const bool is_elastic_;
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::atomic<bool> failed_ = false;

@@ -60,8 +60,9 @@ DPTK_INLINE void JobState::check() const {
     const FailureCause why = full_cause();
     const std::vector<int> blamed = blamed_ranks(why);
     if (kind() == Failure::deadline) throw TimeoutError(why.text);
-    throw PeerLostError("the job is broken: " + why.text,
-                        {.peer = blamed.empty() ? std::nullopt : std::optional(blamed.front())});
+    const ErrorContext context{.peer = blamed.empty() ? std::nullopt : std::optional(blamed.front())};
+    if (is_elastic_) throw MembershipChanged("the group's members change: " + why.text, context);
+    throw PeerLostError("the job is broken: " + why.text, context);
 }
 
 DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) const {

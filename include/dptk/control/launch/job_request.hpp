@@ -45,6 +45,9 @@ struct InitOptions {
     /// not pass it on a command line, which all users of a host can read. DPTK_TOKEN, or the file that
     /// DPTK_TOKEN_FILE names.
     std::string token = {};
+    /// Whether the job continues when ranks are lost, leave or join: see docs/elastic.md. The store is then
+    /// the one at the address DPTK_ELASTIC, which dptk-run sets, or that of these options.
+    bool elastic = false;
 };
 
 /// The settings of a job after options and environment have been combined.
@@ -58,6 +61,11 @@ struct JobRequest {
     std::string network_interface;                ///< The interface or address that TCP and Gloo use.
     std::string bind_address;                     ///< The address at which rank 0 serves the store.
     std::string token;                            ///< What processes must send to rank 0's store.
+    /// The host and port of an elastic job's store; empty if the job is not elastic, or `store` is that store.
+    std::string elastic_address = {};
+    bool elastic = false;  ///< Whether the ranks of the job may change.
+    /// The store of one generation of an elastic job, which outlives its ranks.
+    std::shared_ptr<Store> generation_store = {};
 };
 
 namespace detail {

@@ -114,7 +114,10 @@ DPTK_INLINE JobRequest resolve(const InitOptions& options) {
                        .store = options.store,
                        .network_interface = options.network_interface,
                        .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),
-                       .token = options.token.empty() ? detail::environment_token() : options.token};
+                       .token = options.token.empty() ? detail::environment_token() : options.token,
+                       .elastic_address = detail::environment_text("DPTK_ELASTIC"),
+                       .elastic = options.elastic};
+    request.elastic = request.elastic || !request.elastic_address.empty();
     if (!options.store)
         request.method = parse_init_method(detail::first_of(options.init_method, "DPTK_INIT_METHOD"));
     if (request.network_interface.empty()) request.network_interface = detail::socket_interface();

@@ -28,7 +28,8 @@ namespace DPTK_NAMESPACE::detail {
 }
 
 DPTK_INLINE JobRequest with_method(JobRequest request) {
-    if (request.store || request.method.rendezvous != RendezvousKind::none) return request;
+    if (request.store || request.generation_store || request.method.rendezvous != RendezvousKind::none)
+        return request;
     request.method.rendezvous =
         request.launch.launcher == Launcher::slurm ? RendezvousKind::slurm : RendezvousKind::env;
     return request;
@@ -42,7 +43,7 @@ DPTK_INLINE JoinedJob join_job(const JobRequest& request, ControlPlaneOptions pl
     plane.timeout = request.timeout;
     JoinedJob job;
     job.network_interface = request.network_interface;
-    if (launch.world_size > 1) {
+    if (launch.world_size > 1 || request.generation_store) {
         const RendezvousStore place = open_rendezvous_store(request);
         Peers peers =
             rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
@@ -54,7 +55,8 @@ DPTK_INLINE JoinedJob join_job(const JobRequest& request, ControlPlaneOptions pl
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
         plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
-        if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
+        const bool serves_store = launch.rank == 0 && !request.generation_store;
+        if (serves_store) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
     }
     plane.network_interface = job.network_interface;
     job.control = job.store ? join_control_plane(std::move(plane), job_state, request.heartbeat_timeout)

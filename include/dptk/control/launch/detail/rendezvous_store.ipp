@@ -39,6 +39,7 @@ class RendezvousStoreOpener {
         : request_(request), deadline_(request.timeout) {}
 
     [[nodiscard]] RendezvousStore find() {
+        if (request_.generation_store) return {request_.generation_store, "the store of the elastic job"};
         switch (request_.method.rendezvous) {
             case RendezvousKind::tcp: return at_port(request_.method.host, {request_.method.port});
             case RendezvousKind::env: return by_environment();

@@ -1,0 +1,51 @@
+/// Elastic group: the part of a process group that outlives the generations of an elastic job. It forms the
+/// group anew, in place, whenever the members of the job change.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/control/elastic/membership.hpp"
+#include "dptk/control/launch/job_request.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+class ElasticGroup {
+  public:
+    /// Returns whether the request is that of an elastic job whose store is known.
+    [[nodiscard]] static bool serves(const JobRequest& request);
+
+    /// Joins the job. Before its first generation, blocks until this is formed. If the job already runs, does
+    /// not block: the group has one rank, and joins the job at the first reform().
+    [[nodiscard]] static ProcessGroup join(const JobRequest& request);
+
+    /// Returns the elastic part of a group. Throws ArgumentError if it has none.
+    [[nodiscard]] static ElasticGroup& of(const ProcessGroup& group);
+
+    /// Forms the group anew, in place, if its members have changed, and calls exchange_state(); both as often
+    /// as needed. `steps` is the number of steps that this rank has completed.
+    static void reform(ProcessGroup& group, std::int64_t steps, const std::function<void()>& exchange_state);
+
+  private:
+    explicit ElasticGroup(const JobRequest& request);
+
+    [[nodiscard]] static std::shared_ptr<Store> open_store(const JobRequest& request);
+
+    /// Returns whether a member of the group was lost, leaves or joins, or this process has not joined yet.
+    [[nodiscard]] bool has_changed(const ProcessGroup& group) const;
+
+    /// Votes for the next generation and connects its members, as often as needed.
+    [[nodiscard]] ProcessGroup connect(std::int64_t steps);
+
+    JobRequest request_;
+    Membership membership_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/elastic_group.ipp"
+#endif

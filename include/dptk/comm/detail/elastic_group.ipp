@@ -1,0 +1,105 @@
+#pragma once
+
+#include "dptk/comm/detail/elastic_group.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "dptk/comm/registry.hpp"
+#include "dptk/comm/self.hpp"
+#include "dptk/control/launch/init_method.hpp"
+#include "dptk/control/store/tcp_store.hpp"
+#include "dptk/core/detail/parse.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE bool ElasticGroup::serves(const JobRequest& request) {
+    return request.elastic && (request.store || !request.elastic_address.empty());
+}
+
+DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& request) {
+    if (request.store) return request.store->clone();
+    const std::string& address = request.elastic_address;
+    const std::size_t colon = address.rfind(':');
+    if (colon == std::string::npos)
+        throw ArgumentError(text("invalid DPTK_ELASTIC='", address, "': expected host:port"));
+    const std::uint16_t port = parse_port("DPTK_ELASTIC=" + address, address.substr(colon + 1));
+    return TcpStore::connect({address.substr(0, colon), port},
+                             {.token = request.token, .timeout = request.timeout});
+}
+
+/// Returns the number of the member that the launcher has given this process; 0 if it has given none.
+[[nodiscard]] DPTK_INLINE MemberId member_of_launcher() {
+    const std::string number = environment_text("DPTK_MEMBER");
+    MemberId id = 0;
+    if (number.empty()) return id;
+    if (!parse_number(number, id) || id < 1)
+        throw ArgumentError(text("invalid DPTK_MEMBER='", number, "': expected a number from 1"));
+    return id;
+}
+
+DPTK_INLINE ElasticGroup::ElasticGroup(const JobRequest& request)
+    : request_(request),
+      membership_({.store = open_store(request),
+                   .id = member_of_launcher(),
+                   .heartbeat_timeout = request.heartbeat_timeout}) {}
+
+DPTK_INLINE ProcessGroup ElasticGroup::join(const JobRequest& request) {
+    const std::shared_ptr<ElasticGroup> elastic(new ElasticGroup(request));
+    const bool has_begun = elastic->membership_.has_begun();
+    ProcessGroup group =
+        has_begun ? ProcessGroup(SelfCommunicator(SelfTransport(request.timeout))) : elastic->connect(-1);
+    group.elastic_ = elastic;
+    if (has_begun) log(LogLevel::info, -1, "this process joins a running job at its first step");
+    return group;
+}
+
+DPTK_INLINE bool ElasticGroup::has_changed(const ProcessGroup& group) const {
+    return !group.is_member() || membership_.generation().number == 0 ||
+           group.channel().control().job_state()->failed();
+}
+
+DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
+                                      const std::function<void()>& exchange_state) {
+    if (!group.elastic_) throw ArgumentError("reform: the group does not belong to an elastic job");
+    ElasticGroup& elastic = *group.elastic_;
+    while (true) {
+        if (elastic.has_changed(group)) {
+            group.channel_.reset();
+            group.why_empty_ = "this group of an elastic job could not be formed anew";
+            group.channel_ = std::move(elastic.connect(steps).channel_);
+        }
+        try {
+            if (exchange_state) exchange_state();
+            group.barrier();
+            return elastic.membership_.note_formed();
+        } catch (const MembershipChanged& error) {
+            log(LogLevel::info, group.rank(), text("while a new group was formed: ", error.what()));
+        }
+    }
+}
+
+DPTK_INLINE ProcessGroup ElasticGroup::connect(std::int64_t steps) {
+    while (true) {
+        const Generation& generation = membership_.join(steps);
+        JobRequest request = request_;
+        request.launch.rank = generation.rank_of(membership_.id());
+        request.launch.world_size = static_cast<int>(generation.members.size());
+        request.generation_store = membership_.store_of_generation();
+        const std::optional<TransportEntry> transport = choose_transport(request);
+        if (!transport)
+            throw ArgumentError(
+                "an elastic job needs a transport that connects through a store: include <dptk/comm/tcp.hpp> "
+                "in a source file that is linked into the program itself");
+        try {
+            return transport->create(request);
+        } catch (const PeerLostError& error) {
+            log(LogLevel::info, request.launch.rank, text("another change of the members: ", error.what()));
+        }
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail

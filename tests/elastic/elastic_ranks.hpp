@@ -1,0 +1,103 @@
+/// Ranks of an elastic job, as processes that the test starts and kills. The test serves the store and forms
+/// the generations, as dptk-run does.
+#pragma once
+
+#include <dptk/control/elastic/membership_keys.hpp>
+#include <dptk/control/elastic/membership_monitor.hpp>
+#include <dptk/control/store/tcp_store_server.hpp>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+class ElasticRanks {
+  public:
+    /// `program` runs in each process, and returns its exit status.
+    ElasticRanks(dptk::detail::MembershipRules rules, std::function<int()> program)
+        : program_(std::move(program)), monitor_(rules, Clock::now()) {
+        for (std::size_t i = 0; i < rules.first_size; ++i) start();
+    }
+
+    ~ElasticRanks() {
+        for (const auto& [id, process] : running_) {
+            kill(process, SIGKILL);
+            waitpid(process, nullptr, 0);
+        }
+    }
+
+    /// Starts a process. Returns its number.
+    dptk::detail::MemberId start() {
+        const dptk::detail::MemberId id = store_->add(dptk::detail::MembershipKeys::members, 1);
+        const pid_t process = fork();
+        if (process == 0) {
+            setenv("DPTK_ELASTIC", ("127.0.0.1:" + std::to_string(server_.port())).c_str(), 1);
+            setenv("DPTK_MEMBER", std::to_string(id).c_str(), 1);
+            std::_Exit(program_());
+        }
+        running_[id] = process;
+        return id;
+    }
+
+    void send(dptk::detail::MemberId id, int signal) { kill(running_.at(id), signal); }
+
+    /// Forms generations until the condition is true; returns false if it is not within `time`.
+    bool run_until(const std::function<bool()>& condition,
+                   std::chrono::seconds time = std::chrono::seconds(30)) {
+        const auto end = Clock::now() + time;
+        while (!condition()) {
+            if (Clock::now() > end) return false;
+            reap();
+            monitor_.look(*store_, Clock::now());
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return true;
+    }
+
+    bool run_until_all_have_ended(std::chrono::seconds time = std::chrono::seconds(60)) {
+        return run_until([&] { return running_.empty(); }, time);
+    }
+
+    /// The processes that have ended otherwise than with the status 0, and not by SIGKILL.
+    [[nodiscard]] int failures() const { return failures_; }
+
+    [[nodiscard]] const std::map<dptk::detail::MemberId, pid_t>& running() const { return running_; }
+    [[nodiscard]] const dptk::detail::MembershipMonitor& monitor() const { return monitor_; }
+
+    /// The job's store, in which the ranks of a test may write as well.
+    [[nodiscard]] dptk::Store& store() { return *store_; }
+
+  private:
+    using Clock = dptk::detail::MembershipMonitor::clock;
+
+    void reap() {
+        for (auto rank = running_.begin(); rank != running_.end();) {
+            int status = 0;
+            if (waitpid(rank->second, &status, WNOHANG) == 0) {
+                ++rank;
+                continue;
+            }
+            const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            if (!well && !is_killed) ++failures_;
+            store_->compare_and_set(
+                dptk::detail::MembershipKeys::ended(rank->first), "",
+                well ? std::string(dptk::detail::MembershipKeys::finished) : "was killed");
+            rank = running_.erase(rank);
+        }
+    }
+
+    std::function<int()> program_;
+    dptk::TcpStoreServer server_{{.port = 0, .bind_address = "127.0.0.1"}};
+    std::shared_ptr<dptk::Store> store_ = server_.local();
+    dptk::detail::MembershipMonitor monitor_;
+    std::map<dptk::detail::MemberId, pid_t> running_;
+    int failures_ = 0;
+};
