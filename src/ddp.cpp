@@ -36,6 +36,7 @@
 #include "dptk/ddp/detail/unused_parameters.ipp"
 #include "dptk/ddp/detail/value_hash.ipp"
 #include "dptk/ddp/distributed_data_parallel.ipp"
+#include "dptk/ddp/elastic_state.ipp"
 #include "dptk/ddp/hooks/allreduce.ipp"
 #include "dptk/ddp/hooks/compress.ipp"
 #include "dptk/ddp/hooks/post_local_sgd.ipp"

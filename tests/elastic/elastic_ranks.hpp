@@ -20,8 +20,8 @@
 
 class ElasticRanks {
   public:
-    /// `program` runs in each process, and returns its exit status.
-    ElasticRanks(dptk::detail::MembershipRules rules, std::function<int()> program)
+    /// `program` runs in each process, and returns its exit status. It receives the port of the store.
+    ElasticRanks(const dptk::detail::MembershipRules& rules, std::function<int(std::uint16_t port)> program)
         : program_(std::move(program)), monitor_(rules, Clock::now()) {
         for (std::size_t i = 0; i < rules.first_size; ++i) start();
     }
@@ -40,7 +40,7 @@ class ElasticRanks {
         if (process == 0) {
             setenv("DPTK_ELASTIC", ("127.0.0.1:" + std::to_string(server_.port())).c_str(), 1);
             setenv("DPTK_MEMBER", std::to_string(id).c_str(), 1);
-            std::_Exit(program_());
+            std::_Exit(program_(server_.port()));
         }
         running_[id] = process;
         return id;
@@ -94,7 +94,7 @@ class ElasticRanks {
         }
     }
 
-    std::function<int()> program_;
+    std::function<int(std::uint16_t)> program_;
     dptk::TcpStoreServer server_{{.port = 0, .bind_address = "127.0.0.1"}};
     std::shared_ptr<dptk::Store> store_ = server_.local();
     dptk::detail::MembershipMonitor monitor_;

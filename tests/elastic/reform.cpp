@@ -1,4 +1,4 @@
-// Elastic jobs: groups that are formed anew when processes are killed, or start while the job runs.
+// Elastic jobs: groups that are formed again when processes are killed, or start while the job runs.
 #include <doctest/doctest.h>
 #include <dptk/comm/elastic.hpp>
 #include <dptk/comm/init.hpp>
@@ -46,8 +46,9 @@ int count_together(std::int64_t last) {
 
 }  // namespace
 
-TEST_CASE("a group is formed anew after a rank was killed, whichever it is") {
-    ElasticRanks ranks({.first_size = 3, .heartbeat_timeout = 2s}, [] { return count_together(100'000); });
+TEST_CASE("a group is formed again after a rank was killed, whichever it is") {
+    ElasticRanks ranks({.first_size = 3, .heartbeat_timeout = 2s},
+                       [](std::uint16_t) { return count_together(100'000); });
     const auto size_is = [&](std::size_t size) {
         return [&, size] {
             const dptk::detail::Generation& now = ranks.monitor().generation();

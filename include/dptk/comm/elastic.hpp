@@ -10,7 +10,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Forms a group of an elastic job anew, in place, of the ranks that are left and those that join; its rank()
+/// Forms a group of an elastic job again, in place, of the ranks that are left and those that join; its rank()
 /// and size() may change. Then calls `exchange_state`, in which the ranks must send the state of the work to
 /// each other, so that new ranks have it, too. If a rank is lost meanwhile, repeats both. Call it after
 /// MembershipChanged, and once before the first step: if no rank was lost until then, it only calls

@@ -95,7 +95,7 @@ class DPTK_EXPORT PeerLostError : public Error {
 };
 
 /// The members of an elastic job change: a rank was lost, leaves or joins. The group's calls throw it, on all
-/// ranks, until ElasticState::restore() or reform() has formed the group anew.
+/// ranks, until ElasticState::restore() or reform() has formed the group again.
 class DPTK_EXPORT MembershipChanged : public PeerLostError {
   public:
     using PeerLostError::PeerLostError;

@@ -121,6 +121,13 @@ class DistributedSampler {
     /// differ from this sampler's, or if more samples are consumed than the dataset has.
     void restore(const SamplerState& state);
 
+    /// Continues the epoch of `state` as restore() does, as this rank of a group whose ranks have changed.
+    template <ReplicaGroup Group>
+    void restore(const SamplerState& state, const Group& group) {
+        set_replicas(static_cast<std::size_t>(group.size()), static_cast<std::size_t>(group.rank()));
+        restore(state);
+    }
+
     /// Logs a warning, once in a program, if this is the second pass over a shuffled order and set_epoch()
     /// was never called. BatchSampler and DataLoader call it at the start of a pass.
     void note_pass() const noexcept;
@@ -157,6 +164,8 @@ class DistributedSampler {
     [[nodiscard]] std::size_t share(std::size_t rank) const;
 
   private:
+    void set_replicas(std::size_t num_replicas, std::size_t rank);
+
     void check_arguments() const;
 
     void check_rank(std::size_t rank) const;

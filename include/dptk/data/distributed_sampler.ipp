@@ -123,6 +123,12 @@ DPTK_INLINE void DistributedSampler::restore(const SamplerState& state) {
     begin_epoch(state.consumed);
 }
 
+DPTK_INLINE void DistributedSampler::set_replicas(std::size_t num_replicas, std::size_t rank) {
+    num_replicas_ = num_replicas;
+    rank_ = rank;
+    check_arguments();
+}
+
 DPTK_INLINE void DistributedSampler::note_pass() const noexcept {
     const std::uint32_t before = std::atomic_ref(passes_).fetch_add(1, std::memory_order_relaxed);
     if (before == 0 || epoch_is_set_ || !options_.shuffle) return;

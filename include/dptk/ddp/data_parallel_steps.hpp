@@ -24,6 +24,8 @@
 
 namespace DPTK_NAMESPACE {
 
+class ProcessGroup;
+
 namespace detail {
 
 class GradientReducer;
@@ -175,6 +177,10 @@ class DataParallelSteps {
 
   private:
     friend class Join;
+    friend class ElasticState;
+
+    /// Continues over a group that was formed again, with the values and buffers of rank `root`. Collective.
+    void continue_over(ProcessGroup& group, int root);
 
     void mark_ready_at(const void* gradient);
 

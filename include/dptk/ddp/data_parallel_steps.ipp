@@ -79,6 +79,11 @@ DPTK_INLINE DDPStatistics DataParallelSteps::statistics() const {
     return reducer_->statistics();
 }
 
+DPTK_INLINE void DataParallelSteps::continue_over(ProcessGroup& group, int root) {
+    reducer_ = reducer_->over(group);
+    reducer_->broadcast_values(root);
+}
+
 DPTK_INLINE Buffer DataParallelSteps::checked_gradient_buffer(std::size_t i, DType dtype, DeviceType type) {
     const Buffer buffer = reducer_->gradient_memory(i);
     if (buffer.dtype != dtype)

@@ -1,5 +1,5 @@
 /// Elastic group: the part of a process group that outlives the generations of an elastic job. It forms the
-/// group anew, in place, whenever the members of the job change.
+/// group again, in place, whenever the members of the job change.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ElasticGroup {
     /// Returns the elastic part of a group. Throws ArgumentError if it has none.
     [[nodiscard]] static ElasticGroup& of(const ProcessGroup& group);
 
-    /// Forms the group anew, in place, if its members have changed, and calls exchange_state(); both as often
+    /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as often
     /// as needed. `steps` is the number of steps that this rank has completed.
     static void reform(ProcessGroup& group, std::int64_t steps, const std::function<void()>& exchange_state);
 

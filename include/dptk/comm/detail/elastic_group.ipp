@@ -69,7 +69,7 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
     while (true) {
         if (elastic.has_changed(group)) {
             group.channel_.reset();
-            group.why_empty_ = "this group of an elastic job could not be formed anew";
+            group.why_empty_ = "this group of an elastic job could not be formed again";
             group.channel_ = std::move(elastic.connect(steps).channel_);
         }
         try {

@@ -215,7 +215,7 @@ DPTK_INLINE void ControlPlane::wake() noexcept {
     if (left_) return;
     try {
         const FailureCause cause = job_state_->full_cause();
-        write_report(cause);
+        if (!job_state_->is_elastic()) write_report(cause);  // otherwise this rank continues
         // Some launchers kill the other ranks as soon as one rank ends, so the cause is logged before it is
         // written to the store.
         if (options_.last_resort && job_state_->kind() != Failure::local) {

@@ -52,6 +52,16 @@ class GradientReducer {
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere);
 
+    /// Returns a reducer of the same parameters over another group. Collective; throws as the constructor.
+    [[nodiscard]] std::unique_ptr<GradientReducer> over(ProcessGroup& group) const;
+
+    /// Makes all steps throw MembershipChanged, until the reducer is replaced by one over a group.
+    void await_group() noexcept { awaits_group_ = true; }
+
+    /// Returns the elements of the buffers, in host memory, for restore_buffers().
+    [[nodiscard]] std::vector<std::byte> copy_buffers() { return buffers_.copy(); }
+    void restore_buffers(std::span<const std::byte> elements) { buffers_.write(elements); }
+
     GradientReducer(const GradientReducer&) = delete;
     GradientReducer& operator=(const GradientReducer&) = delete;
 
@@ -210,6 +220,9 @@ class GradientReducer {
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
+    /// Throws MembershipChanged if the members of an elastic job change.
+    void check_members() const;
+
     /// Returns one lane (a CUDA stream with its events and kernels) for each device that has gradients.
     /// Returns none if steps run on the host: if gradients or buffers are in host memory, if the outcome is
     /// not Outcome::everywhere, or if the program was built without dptk's CUDA kernels.
@@ -326,6 +339,8 @@ class GradientReducer {
     std::vector<ParameterRef> averages_;  // with reduce_in_f32: the parameters, with their averages
     bool pinned_ = false;                 // the address of a bucket was returned to the caller
     bool rebuilt_ = false;
+    const JobState* elastic_job_ = nullptr;  // null if the members of the group do not change
+    bool awaits_group_ = false;
 
     std::mutex mutex_;
     int local_scopes_ = 0;

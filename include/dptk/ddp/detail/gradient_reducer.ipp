@@ -31,6 +31,8 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
         own_group_ = std::make_unique<ProcessGroup>(std::move(own));
     }
     group_ = own_group_ ? own_group_.get() : &group;
+    const JobState& job = *group.channel().control().job_state();
+    if (job.is_elastic()) elastic_job_ = &job;
     const PurposeScope here = purpose("the constructor");
 
     std::string problem, its_parameter;
@@ -58,6 +60,19 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     read_averages();
     clock_.emplace(*group_);
     clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
+}
+
+DPTK_INLINE std::unique_ptr<GradientReducer> GradientReducer::over(ProcessGroup& group) const {
+    auto other = std::make_unique<GradientReducer>(group, parameters_.source(), options_, outcome_);
+    if (hook_) other->set_comm_hook(hook_);
+    return other;
+}
+
+DPTK_INLINE void GradientReducer::check_members() const {
+    if (awaits_group_)
+        throw MembershipChanged(
+            "this rank does not have the state of its elastic job yet: call ElasticState::restore()");
+    if (elastic_job_ != nullptr) elastic_job_->check();
 }
 
 DPTK_INLINE PurposeScope GradientReducer::purpose(const char* call) {
@@ -166,6 +181,7 @@ DPTK_INLINE void GradientReducer::synchronize() {
     const std::lock_guard lock(mutex_);
     const PurposeScope here = purpose("synchronize()");
     if (local_scopes_ > 0) return;
+    check_members();
     in_step([&] {
         if (!begun_) begin_in_synchronize(std::nullopt);
         end_step();
@@ -177,6 +193,7 @@ DPTK_INLINE void GradientReducer::synchronize(std::size_t sample_count) {
     const PurposeScope here = purpose("synchronize()");
     check_counts_allowed();
     check_not_begun("synchronize(n)");
+    check_members();
     in_step([&] {
         begin_in_synchronize(sample_count);
         end_step();
@@ -323,6 +340,7 @@ DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count)
     if (sample_count) check_counts_allowed();
     if (local_scopes_ > 0) return;
     check_not_begun("begin_step()");
+    check_members();
     in_step([&] {
         begin_locked(sample_count);
         if (sends_early()) begin_among_ranks();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
@@ -33,6 +34,12 @@ class ModelBuffers {
     /// Broadcasts the buffers of rank `root`. For buffers on devices, waits for the work of `stream`.
     /// Collective, blocks.
     void broadcast(ProcessGroup& group, int root, StreamRef stream = {}) const;
+
+    /// Returns the elements of all buffers. Throws ArgumentError if they are on devices.
+    [[nodiscard]] std::vector<std::byte> copy();
+
+    /// Writes what copy() has returned; does nothing if it is empty.
+    void write(std::span<const std::byte> elements);
 
   private:
     void check_memory() const;

@@ -65,4 +65,26 @@ DPTK_INLINE void ModelBuffers::check_memory() const {
     }
 }
 
+DPTK_INLINE std::vector<std::byte> ModelBuffers::copy() {
+    if (are_on_devices())
+        throw ArgumentError("an elastic job supports only buffers in host memory, but they are on devices");
+    std::vector<std::byte> out;
+    if (!has_any()) return out;
+    read();
+    for (const Buffer& buffer : buffers_) {
+        const auto* const begin = static_cast<const std::byte*>(buffer.data);
+        out.insert(out.end(), begin, begin + buffer.bytes());
+    }
+    return out;
+}
+
+DPTK_INLINE void ModelBuffers::write(std::span<const std::byte> elements) {
+    if (elements.empty()) return;
+    read();
+    for (const Buffer& buffer : buffers_) {
+        std::memcpy(buffer.data, elements.data(), buffer.bytes());
+        elements = elements.subspan(buffer.bytes());
+    }
+}
+
 }  // namespace DPTK_NAMESPACE::detail

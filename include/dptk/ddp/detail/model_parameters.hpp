@@ -67,6 +67,9 @@ class ModelParameters {
     /// whether it has failed.
     static void run(ProcessGroup& group, const Collective& call);
 
+    /// Returns the source that finds the parameters.
+    [[nodiscard]] const ParameterSource& source() const noexcept { return source_; }
+
     /// Returns the parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& refs() const noexcept { return refs_; }
     [[nodiscard]] const std::vector<bool>& ignored() const noexcept { return ignored_; }

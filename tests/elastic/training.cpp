@@ -1,0 +1,211 @@
+// Elastic training: processes are killed and started at random steps, and the values are those of a training
+// that changes its number of ranks at the same steps.
+#include <doctest/doctest.h>
+#include <dptk/comm/tcp.hpp>
+#include <dptk/comm/thread.hpp>
+#include <dptk/data/batch_cursor.hpp>
+#include <dptk/ddp.hpp>
+#include <dptk/ddp/elastic_state.hpp>
+#include <dptk/optim/sgd.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "elastic/elastic_ranks.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t samples = 1000;
+constexpr std::size_t batch_size = 4;
+constexpr dptk::DistributedSamplerOptions sampling{.seed = 5, .padding = dptk::Padding::none};
+
+/// A model whose gradients depend on its values and on each sample of the batch.
+struct Model {
+    std::vector<float> values = std::vector<float>(300, 0.5F);
+    std::vector<float> gradients = std::vector<float>(300);
+
+    void compute(std::span<const std::size_t> batch) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            float sum = 0;
+            for (const std::size_t sample : batch)
+                sum += values[i] * static_cast<float>((sample * 7 + i * 3) % 11) / 20 -
+                       static_cast<float>((sample + i) % 5) / 9;
+            gradients[i] = batch.empty() ? 0 : sum / static_cast<float>(batch.size());
+        }
+    }
+
+    [[nodiscard]] std::uint64_t hash() const {
+        std::uint64_t out = 14695981039346656037U;
+        for (const float value : values) {
+            std::uint32_t bits = 0;
+            std::memcpy(&bits, &value, sizeof bits);
+            out = (out ^ bits) * 1099511628211U;
+        }
+        return out;
+    }
+};
+
+/// What a completed step has done: the number of its ranks, the position before it, and the values after it.
+struct Step {
+    int size = 0;
+    std::size_t epoch = 0;
+    std::size_t consumed = 0;
+    std::uint64_t hash = 0;
+
+    [[nodiscard]] std::string to_text() const {
+        return std::to_string(size) + ' ' + std::to_string(epoch) + ' ' + std::to_string(consumed) + ' ' +
+               std::to_string(hash);
+    }
+
+    [[nodiscard]] static Step parse(const std::string& text) {
+        Step step;
+        std::istringstream(text) >> step.size >> step.epoch >> step.consumed >> step.hash;
+        return step;
+    }
+};
+
+std::string step_key(std::int64_t step) {
+    return "step/" + std::to_string(step);
+}
+
+/// Trains for a number of epochs, and publishes each completed step.
+int train(std::int64_t epochs, std::uint16_t port) {
+    try {
+        const auto log = dptk::TcpStore::connect({"127.0.0.1", port}, {});
+        dptk::ProcessGroup group =
+            dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
+        Model model;
+        dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
+        dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
+        dptk::DistributedSampler sampler(samples, group, sampling);
+        dptk::BatchCursor cursor(sampler, batch_size, epochs);
+        dptk::ElasticState state(group, ddp, sgd, cursor);
+        while (true) {
+            try {
+                if (cursor.done()) {
+                    group.barrier();
+                    return 0;
+                }
+                const dptk::SamplerState before = cursor.state();
+                model.compute(cursor.batch());
+                ddp.synchronize(cursor.batch().size());
+                sgd.step(ddp.parameters());
+                cursor.advance();
+                state.commit();
+                log->set(step_key(state.steps()), Step{group.size(), static_cast<std::size_t>(before.epoch),
+                                                       before.consumed, model.hash()}
+                                                      .to_text());
+            } catch (const dptk::MembershipChanged&) {
+                state.restore();
+            }
+        }
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "process %d: %s\n", getpid(), error.what());
+        return 1;
+    }
+}
+
+/// Repeats the steps with threads, without any failure. Returns the hashes of the values.
+std::vector<std::uint64_t> replay(const std::vector<Step>& steps, std::int64_t epochs) {
+    std::vector<std::uint64_t> hashes;
+    Model shared;
+    std::vector<dptk::OptimizerState<float>> moments(1);
+    dptk::SamplerState position;
+    for (std::size_t first = 0; first < steps.size();) {
+        std::size_t last = first;
+        while (last < steps.size() && steps[last].size == steps[first].size) ++last;
+        const bool begins = first == 0;
+        dptk::launch_threads(steps[first].size, [&](dptk::ProcessGroup& group) {
+            Model model;
+            model.values = shared.values;
+            dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
+            if (!begins) sgd.set_state(0, moments[0]);
+            dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
+            dptk::DistributedSampler sampler(samples, group, sampling);
+            if (!begins) sampler.restore(position);
+            dptk::BatchCursor cursor(sampler, batch_size, epochs);
+            for (std::size_t i = first; i < last; ++i) {
+                model.compute(cursor.batch());
+                ddp.synchronize(cursor.batch().size());
+                sgd.step(ddp.parameters());
+                cursor.advance();
+                if (group.rank() == 0) hashes.push_back(model.hash());
+            }
+            group.barrier();
+            if (group.rank() == 0) {
+                shared.values = model.values;
+                moments[0] = sgd.state(0);
+                position = cursor.state();
+            }
+        });
+        first = last;
+    }
+    return hashes;
+}
+
+/// Trains while ranks are killed and started at random, and compares with a replay.
+void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int changes) {
+    CAPTURE(seed);
+    std::minstd_rand random(seed);
+    ElasticRanks job({.first_size = ranks, .heartbeat_timeout = 2s},
+                     [&](std::uint16_t port) { return train(epochs, port); });
+    const auto steps_done = [&] {
+        std::int64_t step = 0;
+        while (job.store().find(step_key(step + 1))) ++step;
+        return step;
+    };
+    std::int64_t until = 0;
+    for (int change = 0; change < changes; ++change) {
+        until += static_cast<std::int64_t>(random() % 8);
+        if (!job.run_until([&] { return steps_done() >= until || job.running().empty(); })) break;
+        if (job.running().empty()) break;
+        const bool kills = job.running().size() > 1 && random() % 2 == 0;
+        if (kills) {
+            auto victim = job.running().begin();
+            std::advance(victim, random() % job.running().size());
+            kill(victim->second, SIGKILL);
+            static_cast<void>(job.run_until([&, id = victim->first] { return !job.running().contains(id); }));
+        } else if (job.running().size() < 6) {
+            static_cast<void>(job.start());
+        }
+    }
+    REQUIRE(job.run_until_all_have_ended());
+    CHECK(job.failures() == 0);
+    std::vector<Step> steps;
+    for (std::int64_t i = 1; const auto text = job.store().find(step_key(i)); ++i)
+        steps.push_back(Step::parse(*text));
+    REQUIRE_FALSE(steps.empty());
+    std::size_t position = 0;
+    for (const Step& step : steps) {  // each sample once in each epoch
+        CHECK(step.consumed == position % samples);
+        CHECK(step.epoch == position / samples);
+        position =
+            std::min(position + static_cast<std::size_t>(step.size) * batch_size, (step.epoch + 1) * samples);
+    }
+    CHECK(position == samples * static_cast<std::size_t>(epochs));
+    const std::vector<std::uint64_t> expected = replay(steps, epochs);
+    REQUIRE(expected.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        INFO("step ", i, " of ", steps.size(), " with ", steps[i].size, " ranks");
+        REQUIRE(steps[i].hash == expected[i]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the values of an elastic training are those of a replay with the same numbers of ranks") {
+    const char* const given = std::getenv("DPTK_TEST_SEEDS");
+    const int seeds = given == nullptr ? 2 : std::atoi(given);
+    for (int seed = 1; seed <= seeds; ++seed) check_training(static_cast<unsigned>(seed), 4, 2, 12);
+}
