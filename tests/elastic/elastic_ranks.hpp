@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -17,6 +18,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 class ElasticRanks {
   public:
@@ -56,6 +59,9 @@ class ElasticRanks {
             if (Clock::now() > end) return false;
             reap();
             monitor_.look(*store_, Clock::now());
+            const dptk::detail::Generation& now = monitor_.generation();
+            if (store_->find(dptk::detail::MembershipKeys::generation(now.number) + "/formed"))
+                complete_ = now.members;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         return true;
@@ -69,6 +75,12 @@ class ElasticRanks {
     [[nodiscard]] int failures() const { return failures_; }
 
     [[nodiscard]] const std::map<dptk::detail::MemberId, pid_t>& running() const { return running_; }
+    /// Whether another process than this one has the state of the work, so that the job can continue.
+    [[nodiscard]] bool can_lose(dptk::detail::MemberId id) const {
+        return std::any_of(complete_.begin(), complete_.end(),
+                           [&](auto other) { return other != id && running_.contains(other); });
+    }
+
     [[nodiscard]] const dptk::detail::MembershipMonitor& monitor() const { return monitor_; }
 
     /// The job's store, in which the ranks of a test may write as well.
@@ -86,7 +98,8 @@ class ElasticRanks {
             }
             const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
             const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-            if (!well && !is_killed) ++failures_;
+            const bool is_late = !monitor_.over().empty();  // the others had finished before it could join
+            if (!well && !is_killed && !is_late) ++failures_;
             store_->compare_and_set(
                 dptk::detail::MembershipKeys::ended(rank->first), "",
                 well ? std::string(dptk::detail::MembershipKeys::finished) : "was killed");
@@ -99,5 +112,6 @@ class ElasticRanks {
     std::shared_ptr<dptk::Store> store_ = server_.local();
     dptk::detail::MembershipMonitor monitor_;
     std::map<dptk::detail::MemberId, pid_t> running_;
+    std::vector<dptk::detail::MemberId> complete_;  // the members of the last complete generation
     int failures_ = 0;
 };

@@ -99,6 +99,7 @@ int train(std::int64_t epochs, std::uint16_t port) {
                 }
                 const dptk::SamplerState before = cursor.state();
                 model.compute(cursor.batch());
+                std::this_thread::sleep_for(1ms);
                 ddp.synchronize(cursor.batch().size());
                 sgd.step(ddp.parameters());
                 cursor.advance();
@@ -160,8 +161,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
     std::minstd_rand random(seed);
     ElasticRanks job({.first_size = ranks, .heartbeat_timeout = 2s},
                      [&](std::uint16_t port) { return train(epochs, port); });
-    const auto steps_done = [&] {
-        std::int64_t step = 0;
+    auto steps_done = [&, step = std::int64_t{0}]() mutable {
         while (job.store().find(step_key(step + 1))) ++step;
         return step;
     };
@@ -170,17 +170,18 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
         until += static_cast<std::int64_t>(random() % 8);
         if (!job.run_until([&] { return steps_done() >= until || job.running().empty(); })) break;
         if (job.running().empty()) break;
-        const bool kills = job.running().size() > 1 && random() % 2 == 0;
-        if (kills) {
-            auto victim = job.running().begin();
-            std::advance(victim, random() % job.running().size());
-            kill(victim->second, SIGKILL);
-            static_cast<void>(job.run_until([&, id = victim->first] { return !job.running().contains(id); }));
+        auto victim = job.running().begin();
+        std::advance(victim, random() % job.running().size());
+        if (random() % 2 == 0 && job.can_lose(victim->first)) {
+            const dptk::detail::MemberId id = victim->first;
+            job.send(id, SIGKILL);
+            static_cast<void>(job.run_until([&] { return !job.running().contains(id); }));
         } else if (job.running().size() < 6) {
             static_cast<void>(job.start());
         }
     }
     REQUIRE(job.run_until_all_have_ended());
+    MESSAGE("seed " << seed << ": generations " << job.monitor().generation().number);
     CHECK(job.failures() == 0);
     std::vector<Step> steps;
     for (std::int64_t i = 1; const auto text = job.store().find(step_key(i)); ++i)

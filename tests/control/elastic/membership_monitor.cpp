@@ -234,18 +234,29 @@ TEST_CASE("a failure while a generation is formed leads to another one") {
     CHECK(job.generation().number == 2);
 }
 
+TEST_CASE("a process that ends while it comes does not hide those that come later") {
+    ElasticJob job(1);
+    job.vote(1);
+    job.look();
+    job.form();
+    job.store().add(MembershipKeys::arrivals, 1);
+    const MemberId later = job.start();
+    job.vote(later);
+    job.pass(2s, {1, later});
+    CHECK(job.cause(1) == "a new rank joins");
+}
+
 TEST_CASE("a job continues only as long as a member has its state") {
     ElasticJob job(2);
     job.vote({1, 2});
     job.look();
     job.form();
     job.start();
-    job.end(1);
+    job.end(1, "was killed");
     job.end(2);
     job.vote(3);
-    job.pass(70s, {3});
     CHECK(job.members().empty());
-    CHECK_FALSE(job.over().empty());
+    CHECK(job.over() == "all ranks that had its state have ended");
 }
 
 TEST_CASE("a job below its least number of members waits for new ones") {

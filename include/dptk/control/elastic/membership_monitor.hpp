@@ -88,6 +88,9 @@ class MembershipMonitor {
     [[nodiscard]] std::string why_not_continue(std::span<const Vote> votes, const EndedMembers& ended,
                                                clock::time_point now) const;
 
+    /// Returns whether a member may still run of each generation, of which one had the last state.
+    [[nodiscard]] bool has_state(const Lineage& lineage) const;
+
     /// Returns the members that may still vote for a generation that continues `earlier`.
     [[nodiscard]] std::vector<MemberId> awaited(const Generation& earlier, clock::time_point now) const;
 
@@ -97,6 +100,8 @@ class MembershipMonitor {
     MembershipRules rules_;
     std::map<MemberId, Member> members_;  // those that have come to this store
     std::int64_t arrivals_ = 0;
+    /// Those that have not written their number yet; a process that was killed then never does.
+    std::vector<std::int64_t> unread_arrivals_;
     Generation generation_;
     bool is_broken_ = true;          // there is no first generation yet
     clock::time_point waits_since_;  // since when members wait for the next generation

@@ -12,6 +12,7 @@
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/prefix_store.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -39,10 +40,16 @@ DPTK_INLINE void MembershipMonitor::look(Store& store, clock::time_point now) {
 }
 
 DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
-    while (const std::optional<std::string> id = store.find(MembershipKeys::arrival(arrivals_ + 1))) {
-        members_.try_emplace(std::stoll(*id), Member{.heard = now, .voted = now});
-        ++arrivals_;
-    }
+    std::int64_t arrivals = 0;
+    static_cast<void>(parse_number(store.find(MembershipKeys::arrivals).value_or("0"), arrivals));
+    while (arrivals_ < arrivals) unread_arrivals_.push_back(++arrivals_);
+    detail::erase_if(unread_arrivals_, [&](std::int64_t i) {
+        const std::optional<std::string> text = store.find(MembershipKeys::arrival(i));
+        MemberId id = 0;
+        if (!text || !parse_number(*text, id)) return false;
+        members_.try_emplace(id, Member{.heard = now, .voted = now});
+        return true;
+    });
     for (auto& [id, member] : members_) {
         if (member.end.empty()) read(store, id, member, now);
     }
@@ -123,11 +130,29 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
         store.set(key, next.to_text());
         generation_ = next.generation;
         is_broken_ = false;
+        return;
+    }
+    if (!begins && !has_state(lineage_of(voters, gone))) {
+        const bool well = detail::all_of(members_, [](const auto& one) {
+            return one.second.end.empty() || one.second.end == MembershipKeys::finished;
+        });
+        over_ = text("all ranks that had its state have ", well ? "finished" : "ended");
     } else if (now - waits_since_ >= rules_.timeout) {
         over_ = text(problem, ", for ", duration_text(rules_.timeout));
-        store.set(MembershipKeys::over, over_);
-        store.set(key, "");  // wakes the members that wait for it
+    } else {
+        return;
     }
+    store.set(MembershipKeys::over, over_);
+    store.set(key, "");  // wakes the members that wait for it
+}
+
+DPTK_INLINE bool MembershipMonitor::has_state(const Lineage& lineage) const {
+    const auto has_ended = [&](MemberId id) {
+        const auto known = members_.find(id);
+        return known != members_.end() && !known->second.end.empty();
+    };
+    return detail::none_of(lineage.all(),
+                           [&](const Generation& one) { return detail::all_of(one.members, has_ended); });
 }
 
 DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> votes,
