@@ -42,6 +42,7 @@ class ElasticRanks {
         const pid_t process = fork();
         if (process == 0) {
             setenv("DPTK_ELASTIC", ("127.0.0.1:" + std::to_string(server_.port())).c_str(), 1);
+            setenv("DPTK_RUN_ID", "test", 1);
             setenv("DPTK_MEMBER", std::to_string(id).c_str(), 1);
             std::_Exit(program_(server_.port()));
         }
@@ -108,7 +109,7 @@ class ElasticRanks {
     }
 
     std::function<int(std::uint16_t)> program_;
-    dptk::TcpStoreServer server_{{.port = 0, .bind_address = "127.0.0.1"}};
+    dptk::TcpStoreServer server_{{.bind_address = "127.0.0.1", .token = "/test"}};
     std::shared_ptr<dptk::Store> store_ = server_.local();
     dptk::detail::MembershipMonitor monitor_;
     std::map<dptk::detail::MemberId, pid_t> running_;

@@ -82,7 +82,7 @@ std::string step_key(std::int64_t step) {
 /// Trains for a number of epochs, and publishes each completed step.
 int train(std::int64_t epochs, std::uint16_t port) {
     try {
-        const auto log = dptk::TcpStore::connect({"127.0.0.1", port}, {});
+        const auto log = dptk::TcpStore::connect({"127.0.0.1", port}, {.token = "/test"});
         dptk::ProcessGroup group =
             dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
         Model model;

@@ -33,6 +33,7 @@ Attempt::Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& si
       signals_(signals),
       guard_(guard),
       console_(console),
+      members_(job.options.elastic ? std::make_unique<ElasticMembers>(job) : nullptr),
       schedule_(job.shutdown_timeout) {}
 
 AttemptResult Attempt::run() {
@@ -50,11 +51,15 @@ AttemptResult Attempt::run() {
 }
 
 void Attempt::start_ranks() {
-    for (int local_rank = 0; local_rank < job_.local_size; ++local_rank) {
-        ranks_.push_back(
-            std::make_unique<Rank>(job_, rendezvous_, local_rank, signals_, console_, last_writers_));
-        guard_.watch(ranks_.back()->process());
-    }
+    for (int local_rank = 0; local_rank < job_.local_size; ++local_rank)
+        ranks_.push_back(start_rank(local_rank));
+}
+
+std::unique_ptr<Rank> Attempt::start_rank(int local_rank) {
+    auto rank = std::make_unique<Rank>(job_, rendezvous_, local_rank, signals_, console_, last_writers_,
+                                       members_.get());
+    guard_.watch(rank->process());
+    return rank;
 }
 
 void Attempt::supervise() {
@@ -62,6 +67,7 @@ void Attempt::supervise() {
         const Time now = AwakeClock::now();
         handle_signals(now);
         reap(now);
+        if (members_) members_->look();
         end_job_of_stopped_rank(now);
         act(schedule_.due(now));
         if (all_ended() && !all_gone_since_) end_remaining_orphans(now);
@@ -116,32 +122,59 @@ void Attempt::reap(Time now) {
     while ((process = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
         const auto rank = std::ranges::find_if(
             ranks_, [&](const auto& one) { return !one->ended && one->process() == process; });
-        if (rank != ranks_.end()) record_change(**rank, status, now);
+        if (rank != ranks_.end()) record_change(*rank, status, now);
     }
 }
 
-void Attempt::record_change(Rank& rank, int wait_status, Time now) {
+void Attempt::record_change(std::unique_ptr<Rank>& rank, int wait_status, Time now) {
     if (WIFSTOPPED(wait_status) || WIFCONTINUED(wait_status)) {
-        rank.stop_signal = WIFSTOPPED(wait_status) ? WSTOPSIG(wait_status) : 0;
-        rank.stopped_since = now;
+        rank->stop_signal = WIFSTOPPED(wait_status) ? WSTOPSIG(wait_status) : 0;
+        rank->stopped_since = now;
         return;
     }
-    rank.ended = true;
-    guard_.forget(rank.process());
-    result_.ends.push_back({.rank = rank.number(),
-                            .process = rank.process(),
+    rank->ended = true;
+    guard_.forget(rank->process());
+    result_.ends.push_back({.rank = rank->number(),
+                            .process = rank->process(),
                             .end = dptk::detail::ChildEnd(wait_status),
                             .after = Clock::now() - start_,
-                            .note = dptk::detail::read_failure_report(rank.report_path().c_str()),
+                            .note = dptk::detail::read_failure_report(rank->report_path().c_str()),
                             .asked_to_end = schedule_.asked()});
+    if (members_) return replace_if_lost(rank, now);
     if (result_.ends.back().end.well()) return;
     schedule_.failure(now);
     if (result_.signal == 0 && !schedule_.asked()) result_.failed = true;
 }
 
+/// In an elastic job, the other ranks continue without a rank that has ended. Starts another process in its
+/// place if --max-restarts allows it.
+void Attempt::replace_if_lost(std::unique_ptr<Rank>& rank, Time now) {
+    const dptk::detail::RankEnd& end = result_.ends.back();
+    members_->note_end(rank->member(), end.end);
+    if (end.end.well() || schedule_.asked()) return;
+    const bool is_late = members_->has_finished() && !members_->over().empty();
+    if (is_late) return;  // it came when the others had finished
+    std::string message =
+        text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
+    if (end.note) message += text(": ", end.note->text);
+    const bool is_last = std::ranges::all_of(ranks_, [](const auto& one) { return one->ended; });
+    if (is_last || members_->has_finished() || !members_->over().empty()) {
+        schedule_.failure(now);
+        if (result_.signal == 0) result_.failed = true;
+        return;
+    }
+    if (replacements_ >= job_.options.max_restarts)
+        return console_.say(text(message, "; the others continue without it"));
+    read_rest(*rank);
+    console_.say(
+        text(message, "; replacing it (restart ", ++replacements_, " of ", job_.options.max_restarts, ")"));
+    rank = start_rank(rank->local_rank());
+}
+
 /// Ends the job if a rank has been stopped for longer than stop_timeout. The ranks' heartbeats do not detect
 /// this if the stopped rank, or all others, have closed their process groups.
 void Attempt::end_job_of_stopped_rank(Time now) {
+    if (members_) return;  // the others continue without it
     for (const auto& rank : ranks_) {
         if (rank->ended || rank->stop_signal == 0) continue;
         if (schedule_.asked() || result_.failed || now < rank->stopped_since + job_.stop_timeout) continue;
@@ -214,11 +247,13 @@ void Attempt::forward_output() {
 
 /// Reads what is left in the pipes. No process is left that could write more.
 void Attempt::read_rest() {
-    for (const auto& rank : ranks_) {
-        for (RankStream& stream : rank->streams()) {
-            while (stream.read_end() >= 0) {
-                if (!stream.read(rank->tail()) && !stream.at_end()) stream.end(rank->tail());
-            }
+    for (const auto& rank : ranks_) read_rest(*rank);
+}
+
+void Attempt::read_rest(Rank& rank) {
+    for (RankStream& stream : rank.streams()) {
+        while (stream.read_end() >= 0) {
+            if (!stream.read(rank.tail()) && !stream.at_end()) stream.end(rank.tail());
         }
     }
 }
@@ -259,6 +294,7 @@ std::optional<AwakeClock::duration> Attempt::time_to_next_action(Time now) const
         if (!rank->ended && rank->stop_signal != 0)
             consider(AwakeClock::look_interval);  // how long it has been stopped
     }
+    if (members_) consider(std::chrono::milliseconds(20));     // no event reports what ranks have written
     if (all_ended()) consider(std::chrono::milliseconds(20));  // no event reports a new orphan
     return least;
 }

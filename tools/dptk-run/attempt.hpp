@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "console.hpp"
+#include "elastic_members.hpp"
 #include "guard.hpp"
 #include "job.hpp"
 #include "rank.hpp"
@@ -47,12 +48,13 @@ class Attempt {
     using Time = dptk::detail::StopSchedule::Time;  // without the times in which dptk-run was stopped itself
 
     void start_ranks();
+    [[nodiscard]] std::unique_ptr<Rank> start_rank(int local_rank);
     void supervise();
     void handle_signals(Time now);
     void handle_signal(int signal, Time now);
     void watch_console(Time now);
     void reap(Time now);
-    void record_change(Rank& rank, int wait_status, Time now);
+    void record_change(std::unique_ptr<Rank>& rank, int wait_status, Time now);
     void end_job_of_stopped_rank(Time now);
     void act(dptk::detail::StopSchedule::Action action);
     void report_killed(const std::vector<int>& ranks, const std::vector<pid_t>& orphans);
@@ -60,6 +62,8 @@ class Attempt {
     void end_remaining_orphans(Time now);
     void forward_output();
     void read_rest();
+    static void read_rest(Rank& rank);
+    void replace_if_lost(std::unique_ptr<Rank>& rank, Time now);
     void wait_for_events(Time now);
     [[nodiscard]] std::optional<Time::duration> time_to_next_action(Time now) const;
     [[nodiscard]] bool all_ended() const;
@@ -73,7 +77,9 @@ class Attempt {
     Console& console_;
 
     Clock::time_point start_ = Clock::now();
+    std::unique_ptr<ElasticMembers> members_;  // null if the job is not elastic
     std::vector<std::unique_ptr<Rank>> ranks_;
+    int replacements_ = 0;
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;
     int stop_signal_ = SIGTERM;  // the signal that asks ranks to end

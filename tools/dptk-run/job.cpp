@@ -87,9 +87,9 @@ Job make_job(const Options& options, const std::string& program) {
     // The margin lets the ranks' heartbeats report first. They detect stopped ranks with an open group.
     constexpr std::chrono::seconds margin{5};
     const char* const variable = "DPTK_HEARTBEAT_TIMEOUT";
-    job.stop_timeout = dptk::detail::parse_seconds(variable, job.environment.value(variable))
-                           .value_or(dptk::default_heartbeat_timeout) +
-                       margin;
+    job.heartbeat_timeout = dptk::detail::parse_seconds(variable, job.environment.value(variable))
+                                .value_or(dptk::default_heartbeat_timeout);
+    job.stop_timeout = job.heartbeat_timeout + margin;
     job.shutdown_timeout = shutdown_timeout(job);
     share_cores(job);
     warn_without_token(job);

@@ -19,6 +19,8 @@ struct Job {
     std::string run_id;
     Environment environment;
     std::string log_dir;  // empty: no files
+    /// How long a rank may send no heartbeat.
+    std::chrono::milliseconds heartbeat_timeout{0};
     /// How long a rank may be stopped (suspended) before the job ends.
     std::chrono::milliseconds stop_timeout{0};
     /// How long ranks may take to end after they were asked to.

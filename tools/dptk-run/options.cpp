@@ -62,6 +62,7 @@ void declare_options(CLI::App& app, Given& given) {
     app.add_option("--max-restarts", options.max_restarts, "restarts of all ranks after failures (0)")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20).description(""));
+    app.add_flag("--elastic", options.elastic, "the other ranks continue when one is lost");
     app.add_option("--shutdown-timeout", options.shutdown_timeout,
                    "time to end, before ranks are killed (30)")
         ->type_name("SECONDS");
@@ -163,6 +164,7 @@ std::string place_error(const Given& given) {
                     " needs --rdzv-endpoint or --master-addr, the name or address of the host of rank 0");
     }
     const int node_rank = given.node_rank.value_or(0);
+    if (options.elastic && options.nnodes > 1) return text("--elastic supports one host, got ", nnodes);
     if (node_rank < 0 || node_rank >= options.nnodes) {
         return text("--node-rank ", node_rank, ": expected a number in [0, ", options.nnodes - 1, "]");
     }
@@ -176,10 +178,12 @@ std::string environment_error(const Given& given) {
         if (equals == 0 || equals == std::string::npos) {
             return text("--env ", variable, ": expected NAME=VALUE");
         }
-        for (const auto& [name, value] : dptk::detail::rank_environment({}, {}, "")) {
-            if (variable.substr(0, equals) == name)
-                return text("--env ", name, ": dptk-run sets this variable itself");
-        }
+        const std::string given_name = variable.substr(0, equals);
+        const auto own = dptk::detail::rank_environment({}, {}, "");
+        const bool is_own =
+            std::ranges::any_of(own, [&](const auto& one) { return one.first == given_name; });
+        if (is_own || given_name == "DPTK_ELASTIC" || given_name == "DPTK_MEMBER")
+            return text("--env ", given_name, ": dptk-run sets this variable itself");
     }
     return "";
 }

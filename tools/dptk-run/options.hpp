@@ -24,6 +24,7 @@ struct Options {
     int master_port = 0;               // 0: a free port
     std::string run_id;                // empty: a random name
     int max_restarts = 0;
+    bool elastic = false;
     std::string shutdown_timeout;  // seconds; empty: DPTK_SHUTDOWN_TIMEOUT, or the default
     std::string log_dir;           // empty: no files
     Streams redirects = Streams::none;

@@ -47,17 +47,20 @@ RankOutputOptions output_options(const Job& job, const Rendezvous& rendezvous, i
 }  // namespace
 
 Rank::Rank(const Job& job, const Rendezvous& rendezvous, int local_rank, const Signals& signals,
-           Console& console, std::array<LastWriter, 2>& last_writers)
+           Console& console, std::array<LastWriter, 2>& last_writers, ElasticMembers* members)
     : place_(job.place(local_rank)),
       report_path_(text(rendezvous.reports_dir, "/rank-", place_.rank)),
       streams_{{{output_options(job, rendezvous, place_.rank), Stream::out, console, last_writers[0]},
                 {output_options(job, rendezvous, place_.rank), Stream::err, console, last_writers[1]}}},
-      process_(start(job, rendezvous, signals)) {}
+      member_(members == nullptr ? 0 : members->add()),
+      process_(start(job, rendezvous, signals, members)) {}
 
-pid_t Rank::start(const Job& job, const Rendezvous& rendezvous, const Signals& signals) {
+pid_t Rank::start(const Job& job, const Rendezvous& rendezvous, const Signals& signals,
+                  const ElasticMembers* members) {
     std::remove(report_path_.c_str());  // the report of an earlier attempt
     Environment environment = job.environment;
     environment.set(dptk::detail::rank_environment(place_, rendezvous.place, report_path_));
+    if (members != nullptr) environment.set(members->environment(member_));
     const std::vector<char*> variables = environment.pointers();
     std::vector<std::string> command = job.options.command;
     if (job.options.pass_local_rank)

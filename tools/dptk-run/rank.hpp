@@ -10,6 +10,7 @@
 #include <chrono>
 #include <string>
 
+#include "elastic_members.hpp"
 #include "job.hpp"
 #include "rank_output.hpp"
 #include "signals.hpp"
@@ -28,10 +29,12 @@ class Rank {
     /// Starts the process. Throws dptk::Error if the process cannot be started, or one of its files or pipes
     /// cannot be opened.
     Rank(const Job& job, const Rendezvous& rendezvous, int local_rank, const Signals& signals,
-         Console& console, std::array<LastWriter, 2>& last_writers);
+         Console& console, std::array<LastWriter, 2>& last_writers, ElasticMembers* members);
 
     [[nodiscard]] int number() const { return place_.rank; }
     [[nodiscard]] int local_rank() const { return place_.local_rank; }
+    /// Its number in an elastic job; 0 in another one.
+    [[nodiscard]] dptk::detail::MemberId member() const { return member_; }
     [[nodiscard]] pid_t process() const { return process_; }
     [[nodiscard]] const std::string& report_path() const { return report_path_; }
     [[nodiscard]] std::array<RankStream, 2>& streams() { return streams_; }
@@ -42,12 +45,14 @@ class Rank {
     bool ended = false;
 
   private:
-    [[nodiscard]] pid_t start(const Job& job, const Rendezvous& rendezvous, const Signals& signals);
+    [[nodiscard]] pid_t start(const Job& job, const Rendezvous& rendezvous, const Signals& signals,
+                              const ElasticMembers* members);
 
     dptk::detail::RankPlace place_;
     std::string report_path_;
     Tail tail_;
     std::array<RankStream, 2> streams_;
+    dptk::detail::MemberId member_;
     pid_t process_;
 };
 

@@ -106,14 +106,14 @@ class ElasticObject final : public ElasticPart {
 /// The group is one that init_process_group({.elastic = true}) has returned. A step that MembershipChanged
 /// ends is repeated by the ranks that are then in the group, or they all take the result of a rank that has
 /// completed it. The first step of each process throws MembershipChanged, so that restore() gives all ranks
-/// the same state at the beginning as well.
+/// the same state at the beginning as well. In a job that is not elastic, MembershipChanged is not thrown,
+/// and commit() does nothing but count.
 class ElasticState {
   public:
     /// The objects are: dptk's optimizers; classes with state() and restore(state, group), such as
     /// BatchCursor; and variables of any type with a Serializer, such as a random generator or a number. They
-    /// must outlive this object. Values and buffers of `ddp` need not be listed. Not collective. Throws
-    /// ArgumentError if the group is not that of an elastic job, or the buffers of `ddp` are in device
-    /// memory.
+    /// must outlive this object. Values and buffers of `ddp` need not be listed. Not collective.
+    /// Throws ArgumentError if the job is elastic and the buffers of `ddp` are in device memory.
     template <class... Objects>
     ElasticState(ProcessGroup& group, DistributedDataParallel& ddp, Objects&... objects)
         : ElasticState(group, ddp, Only{}) {
@@ -156,6 +156,8 @@ class ElasticState {
             parts_.push_back(std::make_unique<detail::ElasticObject<Object>>(object));
         }
     }
+
+    void keep_buffers();
 
     /// Sends the state of a rank that has completed the most steps to all ranks. Collective.
     void exchange();

@@ -11,19 +11,20 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE ElasticState::ElasticState(ProcessGroup& group, DistributedDataParallel& ddp, Only)
     : group_(group), ddp_(ddp) {
-    if (!group.is_elastic())
-        throw ArgumentError(
-            "ElasticState: the group is not that of an elastic job: start the program with dptk-run "
-            "--elastic, and call init_process_group({.elastic = true})");
-    buffers_ = ddp_.reducer().copy_buffers();
+    keep_buffers();
+}
+
+DPTK_INLINE void ElasticState::keep_buffers() {
+    if (group_.is_elastic()) buffers_ = ddp_.reducer().copy_buffers();
 }
 
 DPTK_INLINE ElasticState::~ElasticState() = default;
 
 DPTK_INLINE void ElasticState::commit() {
-    buffers_ = ddp_.reducer().copy_buffers();
-    for (const auto& part : parts_) part->commit();
     ++steps_;
+    if (!group_.is_elastic()) return;
+    keep_buffers();
+    for (const auto& part : parts_) part->commit();
 }
 
 DPTK_INLINE void ElasticState::restore() {
@@ -42,7 +43,7 @@ DPTK_INLINE void ElasticState::exchange() {
     ddp_.continue_over(group_, root);
     for (const auto& part : parts_) part->exchange(group_, root);
     steps_ = most;
-    buffers_ = ddp_.reducer().copy_buffers();
+    keep_buffers();
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -15,7 +15,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class ElasticGroup {
   public:
-    /// Returns whether the request is that of an elastic job whose store is known.
+    /// Returns whether the request is that of an elastic job.
     [[nodiscard]] static bool serves(const JobRequest& request);
 
     /// Joins the job. Before its first generation, blocks until this is formed. If the job already runs, does

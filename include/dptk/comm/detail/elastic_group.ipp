@@ -17,18 +17,18 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE bool ElasticGroup::serves(const JobRequest& request) {
-    return request.elastic && (request.store || !request.elastic_address.empty());
+    return !request.elastic_address.empty();
 }
 
 DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& request) {
-    if (request.store) return request.store->clone();
     const std::string& address = request.elastic_address;
     const std::size_t colon = address.rfind(':');
     if (colon == std::string::npos)
         throw ArgumentError(text("invalid DPTK_ELASTIC='", address, "': expected host:port"));
     const std::uint16_t port = parse_port("DPTK_ELASTIC=" + address, address.substr(colon + 1));
     return TcpStore::connect({address.substr(0, colon), port},
-                             {.token = request.token, .timeout = request.timeout});
+                             {.token = elastic_token(request.token, environment_text("DPTK_RUN_ID")),
+                              .timeout = request.timeout});
 }
 
 /// Returns the number of the member that the launcher has given this process; 0 if it has given none.

@@ -45,8 +45,8 @@ struct InitOptions {
     /// not pass it on a command line, which all users of a host can read. DPTK_TOKEN, or the file that
     /// DPTK_TOKEN_FILE names.
     std::string token = {};
-    /// Whether the job continues when ranks are lost, leave or join: see docs/elastic.md. The store is then
-    /// the one at the address DPTK_ELASTIC, which dptk-run sets, or that of these options.
+    /// Whether the program continues when ranks are lost, leave or join: see docs/elastic.md. They do if
+    /// `dptk-run --elastic` has started the ranks; otherwise the option has no effect.
     bool elastic = false;
 };
 
@@ -61,9 +61,8 @@ struct JobRequest {
     std::string network_interface;                ///< The interface or address that TCP and Gloo use.
     std::string bind_address;                     ///< The address at which rank 0 serves the store.
     std::string token;                            ///< What processes must send to rank 0's store.
-    /// The host and port of an elastic job's store; empty if the job is not elastic, or `store` is that store.
+    /// The host and port of an elastic job's store; empty if the job is not elastic.
     std::string elastic_address = {};
-    bool elastic = false;  ///< Whether the ranks of the job may change.
     /// The store of one generation of an elastic job, which outlives its ranks.
     std::shared_ptr<Store> generation_store = {};
 };
@@ -85,6 +84,9 @@ namespace detail {
 /// Returns the token of DPTK_TOKEN, or of the file that DPTK_TOKEN_FILE names; empty if neither is set.
 /// Throws ArgumentError if the file has no token.
 [[nodiscard]] std::string environment_token();
+
+/// Returns what processes must send to the store of an elastic job: the user's token and the job's name.
+[[nodiscard]] std::string elastic_token(const std::string& token, const std::string& run_id);
 
 /// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);

@@ -17,7 +17,9 @@
 #include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_file.hpp"
+#include "dptk/control/store/detail/store_protocol.hpp"
 #include "dptk/core/detail/errno_text.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/instruction_set.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -49,6 +51,11 @@ DPTK_INLINE std::string environment_token() {
         throw ArgumentError(
             text("DPTK_TOKEN_FILE='", path, "': expected a token in its first line, got none"));
     return token;
+}
+
+DPTK_INLINE std::string elastic_token(const std::string& token, const std::string& run_id) {
+    const std::string both = text(token, '/', run_id);
+    return both.size() <= max_store_token_bytes ? both : text(fnv1a(both));
 }
 
 DPTK_INLINE std::string socket_interface() {
@@ -115,9 +122,12 @@ DPTK_INLINE JobRequest resolve(const InitOptions& options) {
                        .network_interface = options.network_interface,
                        .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),
                        .token = options.token.empty() ? detail::environment_token() : options.token,
-                       .elastic_address = detail::environment_text("DPTK_ELASTIC"),
-                       .elastic = options.elastic};
-    request.elastic = request.elastic || !request.elastic_address.empty();
+                       .elastic_address = detail::environment_text("DPTK_ELASTIC")};
+    if (!request.elastic_address.empty() && !options.elastic)
+        throw ArgumentError(
+            "the ranks were started by dptk-run --elastic, but the program does not continue when they "
+            "change: "
+            "call init_process_group({.elastic = true}), and see docs/elastic.md");
     if (!options.store)
         request.method = parse_init_method(detail::first_of(options.init_method, "DPTK_INIT_METHOD"));
     if (request.network_interface.empty()) request.network_interface = detail::socket_interface();
