@@ -9,52 +9,20 @@
 #include <dptk/optim/sgd.hpp>
 
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <map>
-#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "elastic/elastic_ranks.hpp"
+#include "elastic/model.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t samples = 1000;
-constexpr std::size_t batch_size = 4;
-constexpr dptk::DistributedSamplerOptions sampling{.seed = 5, .padding = dptk::Padding::none};
-
-/// A model whose gradients depend on its values and on each sample of the batch.
-struct Model {
-    std::vector<float> values = std::vector<float>(300, 0.5F);
-    std::vector<float> gradients = std::vector<float>(300);
-
-    void compute(std::span<const std::size_t> batch) {
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            float sum = 0;
-            for (const std::size_t sample : batch)
-                sum += values[i] * static_cast<float>((sample * 7 + i * 3) % 11) / 20 -
-                       static_cast<float>((sample + i) % 5) / 9;
-            gradients[i] = batch.empty() ? 0 : sum / static_cast<float>(batch.size());
-        }
-    }
-
-    [[nodiscard]] std::uint64_t hash() const {
-        std::uint64_t out = 14695981039346656037U;
-        for (const float value : values) {
-            std::uint32_t bits = 0;
-            std::memcpy(&bits, &value, sizeof bits);
-            out = (out ^ bits) * 1099511628211U;
-        }
-        return out;
-    }
-};
+using namespace elastic;
 
 /// What a completed step has done: the number of its ranks, the position before it, and the values after it.
 struct Step {

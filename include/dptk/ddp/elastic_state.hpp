@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <ranges>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -40,6 +40,11 @@ class ElasticPart {
 
     /// Gives all ranks the state that rank `root` has kept. Collective.
     virtual void exchange(ProcessGroup& group, int root) = 0;
+
+    /// Keeps the state before an exchange(), and returns to it if the exchange fails.
+    virtual void back_up() = 0;
+    virtual void roll_back() = 0;
+    virtual void forget_backup() = 0;
 };
 
 template <class Optimizer>
@@ -50,40 +55,68 @@ class ElasticOptimizer final : public ElasticPart {
     void exchange(ProcessGroup& group, int root) override {
         broadcast_optimizer_state(group, optimizer_, slots_, root);
     }
+    void back_up() override {
+        for (std::size_t slot = 0; slot < slots_; ++slot) backup_.push_back(optimizer_.state(slot));
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) lr_ = optimizer_.lr();
+    }
+    void roll_back() override {
+        for (std::size_t slot = 0; slot < slots_; ++slot)
+            optimizer_.set_state(slot, std::move(backup_[slot]));
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(lr_);
+        forget_backup();
+    }
+    void forget_backup() override { backup_.clear(); }
 
   private:
     Optimizer& optimizer_;
     std::size_t slots_;
+    std::vector<OptimizerState<typename Optimizer::Scalar>> backup_;
+    double lr_ = 0;
+};
+
+/// A part that keeps a copy of its state at the last commit.
+template <class State>
+class ElasticCopy : public ElasticPart {
+  public:
+    explicit ElasticCopy(State state) : kept_(std::move(state)) {}
+    void back_up() override { backup_ = kept_; }
+    void roll_back() override { kept_ = std::move(*backup_); }
+    void forget_backup() override { backup_.reset(); }
+
+  protected:
+    State kept_;
+
+  private:
+    std::optional<State> backup_;
 };
 
 template <Resumable Position>
-class ElasticPosition final : public ElasticPart {
+class ElasticPosition final : public ElasticCopy<decltype(std::declval<Position&>().state())> {
   public:
-    explicit ElasticPosition(Position& position) : position_(position), kept_(position.state()) {}
-    void commit() override { kept_ = position_.state(); }
+    explicit ElasticPosition(Position& position)
+        : ElasticPosition::ElasticCopy(position.state()), position_(position) {}
+    void commit() override { this->kept_ = position_.state(); }
     void exchange(ProcessGroup& group, int root) override {
-        group.broadcast_object(kept_, root);
-        position_.restore(kept_, group);
+        group.broadcast_object(this->kept_, root);
+        position_.restore(this->kept_, group);
     }
 
   private:
     Position& position_;
-    decltype(std::declval<Position&>().state()) kept_;
 };
 
 template <Serializable Object>
-class ElasticObject final : public ElasticPart {
+class ElasticObject final : public ElasticCopy<Object> {
   public:
-    explicit ElasticObject(Object& object) : object_(object), kept_(object) {}
-    void commit() override { kept_ = object_; }
+    explicit ElasticObject(Object& object) : ElasticCopy<Object>(object), object_(object) {}
+    void commit() override { this->kept_ = object_; }
     void exchange(ProcessGroup& group, int root) override {
-        group.broadcast_object(kept_, root);
-        object_ = kept_;
+        group.broadcast_object(this->kept_, root);
+        object_ = this->kept_;
     }
 
   private:
     Object& object_;
-    Object kept_;
 };
 
 }  // namespace detail
@@ -159,8 +192,13 @@ class ElasticState {
 
     void keep_buffers();
 
-    /// Sends the state of a rank that has completed the most steps to all ranks. Collective.
+    /// Sends the state of a rank that has completed the most steps to all ranks. If that fails, a rank that
+    /// had completed fewer steps returns to its own state, which may then be the best one left. Collective.
     void exchange();
+    void exchange_from(int root);
+
+    [[nodiscard]] std::vector<std::byte> copy_values();
+    void write_values(std::span<const std::byte> values);
 
     ProcessGroup& group_;
     DistributedDataParallel& ddp_;

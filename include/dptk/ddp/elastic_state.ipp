@@ -2,10 +2,26 @@
 
 #include "dptk/ddp/elastic_state.hpp"
 
+#include <cstring>
+
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/device_calls.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Copies the elements of a value from or to host memory.
+DPTK_INLINE void copy_bytes(void* to, const void* from, std::size_t bytes, Device device) {
+    if (device.type == DeviceType::cpu) {
+        if (bytes > 0) std::memcpy(to, from, bytes);
+    } else {
+        device_calls().copy(to, from, bytes, device.index);
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
 
@@ -38,12 +54,51 @@ DPTK_INLINE void ElasticState::exchange() {
     if (most < 0)
         detail::throw_agreed(group_, Error("ElasticState: all ranks that had the state of the training have "
                                            "ended while they sent it to the others"));
-    if (steps_ < most) steps_ = -1;  // until the state has been received
+    const std::int64_t before = steps_;
+    const bool is_new = before <= 0;
+    if (before < most && !is_new) {
+        const std::vector<std::byte> values = copy_values();
+        for (const auto& part : parts_) part->back_up();
+        try {
+            exchange_from(root);
+        } catch (...) {
+            write_values(values);
+            for (const auto& part : parts_) part->roll_back();
+            throw;
+        }
+        for (const auto& part : parts_) part->forget_backup();
+    } else {
+        if (before < most) steps_ = -1;  // until the state has been received
+        exchange_from(root);
+    }
+    steps_ = most;
+    keep_buffers();
+}
+
+DPTK_INLINE void ElasticState::exchange_from(int root) {
     ddp_.reducer().restore_buffers(buffers_);
     ddp_.continue_over(group_, root);
     for (const auto& part : parts_) part->exchange(group_, root);
-    steps_ = most;
-    keep_buffers();
+    group_.barrier();
+}
+
+DPTK_INLINE std::vector<std::byte> ElasticState::copy_values() {
+    std::vector<std::byte> out;
+    for (const ParameterRef& parameter : ddp_.reducer().find_parameters()) {
+        const Buffer value = parameter.value_buffer();
+        const std::size_t first = out.size();
+        out.resize(first + value.bytes());
+        detail::copy_bytes(out.data() + first, value.data, value.bytes(), value.device);
+    }
+    return out;
+}
+
+DPTK_INLINE void ElasticState::write_values(std::span<const std::byte> values) {
+    for (const ParameterRef& parameter : ddp_.reducer().find_parameters()) {
+        const Buffer value = parameter.value_buffer();
+        detail::copy_bytes(value.data, values.data(), value.bytes(), value.device);
+        values = values.subspan(value.bytes());
+    }
 }
 
 }  // namespace DPTK_NAMESPACE

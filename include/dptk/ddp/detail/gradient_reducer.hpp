@@ -58,6 +58,9 @@ class GradientReducer {
     /// Makes all steps throw MembershipChanged, until the reducer is replaced by one over a group.
     void await_group() noexcept { awaits_group_ = true; }
 
+    /// Returns the parameters with their current addresses, also during a step.
+    [[nodiscard]] std::vector<ParameterRef> find_parameters() const { return parameters_.source().collect(); }
+
     /// Returns the elements of the buffers, in host memory, for restore_buffers().
     [[nodiscard]] std::vector<std::byte> copy_buffers() { return buffers_.copy(); }
     void restore_buffers(std::span<const std::byte> elements) { buffers_.write(elements); }

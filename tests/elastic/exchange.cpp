@@ -1,0 +1,81 @@
+// A rank is lost while it sends the state that it alone has.
+#include <doctest/doctest.h>
+#include <dptk/comm/tcp.hpp>
+#include <dptk/ddp.hpp>
+#include <dptk/ddp/elastic_state.hpp>
+#include <dptk/optim/sgd.hpp>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elastic/elastic_ranks.hpp"
+
+namespace {
+
+/// An object whose process is killed when it is sent.
+struct Trap {
+    bool is_set = false;
+};
+
+}  // namespace
+
+template <>
+struct dptk::Serializer<Trap> {
+    static std::string to_bytes(const Trap& trap) {
+        if (trap.is_set) raise(SIGKILL);
+        return "trap";
+    }
+    static Trap from_bytes(std::string_view) { return {}; }
+};
+
+namespace {
+
+/// All ranks complete a step, and rank 0 another one. The last rank is killed, and rank 0 when it sends its
+/// state. The others must have the state after the first step.
+int lose_the_last_step() {
+    using namespace std::chrono_literals;
+    try {
+        dptk::ProcessGroup group =
+            dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
+        std::vector<float> values(10, 1), gradients(10, 1);
+        dptk::SGD<float> sgd({.lr = 1, .momentum = 0.5});
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        Trap trap;
+        dptk::ElasticState state(group, ddp, sgd, trap);
+        state.restore();
+        const int rank = group.rank();
+        ddp.synchronize();
+        trap.is_set = rank == 0;
+        for (int step = rank == 0 ? 0 : 1; step < 2; ++step) {
+            sgd.step(ddp.parameters());
+            state.commit();
+        }
+        if (rank == group.size() - 1) raise(SIGKILL);
+        try {
+            while (true) group.barrier();
+        } catch (const dptk::MembershipChanged&) {
+            state.restore();
+        }
+        group.barrier();
+        const bool well = group.size() == 2 && state.steps() == 1 && values == std::vector<float>(10, 0) &&
+                          sgd.state(0).arrays == std::vector<std::vector<float>>{std::vector<float>(10, 1)};
+        return well ? 0 : 3;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("ranks keep their state if the rank that sends a later one is lost") {
+    ElasticRanks ranks({.first_size = 4}, [](std::uint16_t) { return lose_the_last_step(); });
+    REQUIRE(ranks.run_until_all_have_ended());
+    CHECK(ranks.failures() == 0);
+    CHECK(ranks.monitor().generation().members == std::vector<dptk::detail::MemberId>{2, 3});
+}
