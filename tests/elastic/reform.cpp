@@ -7,7 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "elastic/elastic_ranks.hpp"
@@ -45,7 +50,54 @@ int count_together(std::int64_t last) {
     }
 }
 
+/// What a process holds.
+struct Held {
+    int descriptors = 0;
+    int threads = 0;
+    long kibibytes = 0;
+
+    [[nodiscard]] static Held of(pid_t process) {
+        const std::string folder = "/proc/" + std::to_string(process);
+        const std::filesystem::directory_iterator descriptors(folder + "/fd");
+        Held out{.descriptors = static_cast<int>(std::distance(begin(descriptors), end(descriptors)))};
+        std::ifstream status(folder + "/status");
+        for (std::string word; status >> word;) {
+            if (word == "Threads:") status >> out.threads;
+            if (word == "VmRSS:") status >> out.kibibytes;
+        }
+        return out;
+    }
+};
+
 }  // namespace
+
+TEST_CASE("a process that stays in the job holds no more after many changes") {
+    const char* const given = std::getenv("DPTK_TEST_CHANGES");
+    const int changes = given == nullptr ? 8 : std::atoi(given);
+    ElasticRanks ranks({.first_size = 2, .heartbeat_timeout = 2s},
+                       [](std::uint16_t) { return count_together(100'000'000); });
+    const auto has_two = [&, after = std::int64_t{0}]() mutable {
+        const dptk::detail::Generation& now = ranks.monitor().generation();
+        const bool has = now.number > after && now.members.size() == 2 && !ranks.monitor().is_broken() &&
+                         ranks.store().find("gen/" + std::to_string(now.number) + "/count");
+        if (has) after = now.number;
+        return has;
+    };
+    REQUIRE(ranks.run_until(has_two));
+    Held before;
+    for (int change = 0; change < changes; ++change) {
+        if (change == 3) before = Held::of(ranks.running().at(1));
+        ranks.send(ranks.running().rbegin()->first, SIGKILL);
+        static_cast<void>(ranks.start());
+        REQUIRE(ranks.run_until(has_two));
+    }
+    std::this_thread::sleep_for(300ms);  // the last heartbeats of earlier groups
+    const Held after = Held::of(ranks.running().at(1));
+    INFO("KiB: ", before.kibibytes, " then ", after.kibibytes);
+    CHECK(after.descriptors <= before.descriptors + 2);
+    CHECK(after.threads <= before.threads + 2);
+    CHECK(after.kibibytes <= before.kibibytes + 1024);
+}
 
 TEST_CASE("a group is formed again after a rank was killed, whichever it is") {
     ElasticRanks ranks({.first_size = 3, .heartbeat_timeout = 2s},
