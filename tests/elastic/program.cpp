@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "elastic/model.hpp"
 
@@ -27,27 +29,20 @@ int main(int argc, char** argv) {
         dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
         dptk::BatchCursor cursor(sampler, elastic::batch_size, std::atoi(argv[1]));
         dptk::ElasticState state(group, ddp, sgd, cursor);
-        for (bool has_ended = false; !has_ended;) {
-            try {
-                if (cursor.done()) {
-                    group.barrier();
-                    has_ended = true;
-                    continue;
-                }
-                model.compute(cursor.batch());
-                std::this_thread::sleep_for(step_time);
-                ddp.synchronize(cursor.batch().size());
-                sgd.step(ddp.parameters());
-                cursor.advance();
-                state.commit();
-            } catch (const dptk::MembershipChanged& change) {
-                std::printf("process %d: %s\n", getpid(), change.what());
-                state.restore();
-                std::printf("process %d is rank %d of %d at step %lld\n", getpid(), group.rank(),
-                            group.size(), static_cast<long long>(state.steps()));
-                std::fflush(stdout);
-            }
-        }
+        std::int64_t seen = 0;
+        state.run([&] { return cursor.done(); },
+                  [&] {
+                      if (std::exchange(seen, state.changes()) != state.changes()) {
+                          std::printf("process %d is rank %d of %d at step %lld\n", getpid(), group.rank(),
+                                      group.size(), static_cast<long long>(state.steps()));
+                          std::fflush(stdout);
+                      }
+                      model.compute(cursor.batch());
+                      std::this_thread::sleep_for(step_time);
+                      ddp.synchronize(cursor.batch().size());
+                      sgd.step(ddp.parameters());
+                      cursor.advance();
+                  });
         std::printf("values %llx\n", static_cast<unsigned long long>(model.hash()));
         return 0;
     } catch (const std::exception& error) {

@@ -124,23 +124,17 @@ class ElasticObject final : public ElasticCopy<Object> {
 /// The state of a training loop in an elastic job:
 ///
 ///     dptk::ElasticState state(group, ddp, optimizer, cursor);
-///     while (!cursor.done()) {
-///         try {
-///             net.forward_backward(cursor.batch());
-///             ddp.synchronize(cursor.batch().size());
-///             optimizer.step(ddp.parameters());
-///             cursor.advance();
-///             state.commit();
-///         } catch (const dptk::MembershipChanged&) {
-///             state.restore();
-///         }
-///     }
+///     state.run([&] { return cursor.done(); }, [&] {
+///         net.forward_backward(cursor.batch());
+///         ddp.synchronize(cursor.batch().size());
+///         optimizer.step(ddp.parameters());
+///         cursor.advance();
+///     });
 ///
-/// The group is one that init_process_group({.elastic = true}) has returned. A step that MembershipChanged
-/// ends is repeated by the ranks that are then in the group, or they all take the result of a rank that has
-/// completed it. The first step of each process throws MembershipChanged, so that restore() gives all ranks
-/// the same state at the beginning as well. In a job that is not elastic, MembershipChanged is not thrown,
-/// and commit() does nothing but count.
+/// The group is one that init_process_group({.elastic = true}) has returned. If its ranks change, all of them
+/// continue at the end of the last step that any rank has completed; a step that was interrupted on all ranks
+/// is repeated. Each process begins with such a change, so that all ranks get the same state at the beginning
+/// as well. In a job that is not elastic, ranks do not change.
 class ElasticState {
   public:
     /// The objects are: dptk's optimizers; classes with state() and restore(state, group), such as
@@ -156,19 +150,44 @@ class ElasticState {
     ElasticState(const ElasticState&) = delete;
     ElasticState& operator=(const ElasticState&) = delete;
 
-    /// Notes that this rank has completed a step: that all of its objects are at the end of the step. Call it
-    /// right after the optimizer's step, with no call of the group in between. Does not communicate.
+    /// Calls step() as long as done() returns false, and commit() after each step. Whenever the ranks change,
+    /// calls restore(), and continues. After the last call that changes the objects, step() must not call the
+    /// group any more, since it may be repeated then. Collective; blocks until all ranks are done.
+    template <std::predicate Done, std::invocable Step>
+    void run(Done&& done, Step&& step) {
+        while (true) {
+            try {
+                if (done()) {
+                    group_.barrier();  // a rank that is lost until here may need this rank's state
+                    return;
+                }
+                step();
+                commit();
+            } catch (const MembershipChanged&) {
+                restore();
+            }
+        }
+    }
+
+    /// For loops that do not use run(): notes that this rank has completed a step, that is, that all of its
+    /// objects are at the end of the step. Call it right after the optimizer's step, with no call of the
+    /// group in between. Does not communicate.
     void commit();
 
-    /// Forms the group again, if its ranks have changed, and gives all of its ranks the state at the end of
-    /// the last step that any of them has completed. rank() and size() of the group may have changed then.
-    /// Memory that `ddp` has returned, such as gradient_memory(), must be asked for again. Collective;
-    /// blocks. Throws PeerLostError if the job has ended, because too few ranks are left, and MismatchError
-    /// on all ranks if their models differ.
+    /// For loops that do not use run(): to be called after MembershipChanged, which calls of the group throw
+    /// when its ranks change. Forms the group again, if its ranks have changed, and gives all of its ranks
+    /// the state at the end of the last step that any of them has completed. rank() and size() of the group
+    /// may have changed then. Memory that `ddp` has returned, such as gradient_memory(), must be asked for
+    /// again. Collective; blocks. Throws PeerLostError if the job has ended, because too few ranks are left,
+    /// and MismatchError on all ranks if their models differ.
     void restore();
 
     /// Returns the number of steps that have been completed since the beginning of the job.
     [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
+
+    /// Returns how often restore() has returned in this process: a program that has a state that depends on
+    /// rank() or size() computes it again when this number grows.
+    [[nodiscard]] std::int64_t changes() const noexcept { return changes_; }
 
   private:
     struct Only {};
@@ -205,6 +224,7 @@ class ElasticState {
     std::vector<std::unique_ptr<detail::ElasticPart>> parts_;
     std::vector<std::byte> buffers_;  // at the end of the last step
     std::int64_t steps_ = 0;
+    std::int64_t changes_ = 0;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -45,6 +45,7 @@ DPTK_INLINE void ElasticState::commit() {
 
 DPTK_INLINE void ElasticState::restore() {
     detail::ElasticGroup::reform(group_, steps_, [&] { exchange(); });
+    ++changes_;
 }
 
 DPTK_INLINE void ElasticState::exchange() {
