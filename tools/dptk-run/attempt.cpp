@@ -154,8 +154,7 @@ void Attempt::replace_if_lost(std::unique_ptr<Rank>& rank, Time now) {
     if (end.end.well() || schedule_.asked()) return;
     const bool is_late = members_->has_finished() && !members_->over().empty();
     if (is_late) return;  // it came when the others had finished
-    std::string message =
-        text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
+    std::string message = text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
     if (end.note) message += text(": ", end.note->text);
     const bool is_last = std::ranges::all_of(ranks_, [](const auto& one) { return one->ended; });
     if (is_last || members_->has_finished() || !members_->over().empty()) {

@@ -10,10 +10,10 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Forms a group of an elastic job again, in place, of the ranks that are left and those that join; its rank()
-/// and size() may change. Then calls `exchange_state`, in which the ranks must send the state of the work to
-/// each other, so that new ranks have it, too. If a rank is lost meanwhile, repeats both. Call it after
-/// MembershipChanged, and once before the first step: if no rank was lost until then, it only calls
+/// Forms a group of an elastic job again, in place, of the ranks that are left and those that join; its
+/// rank() and size() may change. Then calls `exchange_state`, in which the ranks must send the state of the
+/// work to each other, so that new ranks have it, too. If a rank is lost meanwhile, repeats both. Call it
+/// after MembershipChanged, and once before the first step: if no rank was lost until then, it only calls
 /// `exchange_state`. Duplicates and subgroups of the earlier group cannot be used any more.
 ///
 /// Collective; blocks until all ranks have called it. Throws PeerLostError if the job has ended, because too

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,9 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     /// Returns whether the group belongs to an elastic job (see elastic.hpp). Its calls then throw
     /// MembershipChanged if the members of the job change.
     [[nodiscard]] bool is_elastic() const noexcept { return elastic_ != nullptr; }
+
+    /// Throws ArgumentError, with `who` as the name of the class, if the group belongs to an elastic job.
+    void refuse_elastic(std::string_view who) const;
 
     /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
     /// may change in any version. Throws ArgumentError if this rank is not in the group.

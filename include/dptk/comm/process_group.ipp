@@ -43,6 +43,11 @@ DPTK_INLINE std::string ProcessGroup::describe() {
     return out;
 }
 
+DPTK_INLINE void ProcessGroup::refuse_elastic(std::string_view who) const {
+    if (is_elastic())
+        throw ArgumentError(detail::text(who, " does not support elastic jobs: see docs/elastic.md"));
+}
+
 DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
     std::unique_ptr<detail::Channel> copy = channel().duplicate();
     if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");

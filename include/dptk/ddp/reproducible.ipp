@@ -17,6 +17,7 @@ DPTK_INLINE ReproducibleDataParallel::ReproducibleDataParallel(ProcessGroup& gro
                                                                std::size_t shards,
                                                                std::vector<std::string> parameters_to_ignore)
     : group_(group), parameters_(std::move(source)), root_{0, shards} {
+    group.refuse_elastic("ReproducibleDataParallel");
     const auto ranks = static_cast<std::size_t>(group.size());
     std::string problem;
     try {

@@ -90,6 +90,7 @@ class Trainer : public TrainingRun {
     /// options differ between ranks.
     Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
         : group_(group), options_(std::move(options)), model_(model), computation_(model, options_) {
+        group.refuse_elastic("Trainer");
         check_options(model);
         computation_.join(group);
         computation_.set_frozen(selection_.frozen);

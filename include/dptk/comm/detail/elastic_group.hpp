@@ -25,8 +25,8 @@ class ElasticGroup {
     /// Returns the elastic part of a group. Throws ArgumentError if it has none.
     [[nodiscard]] static ElasticGroup& of(const ProcessGroup& group);
 
-    /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as often
-    /// as needed. `steps` is the number of steps that this rank has completed.
+    /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as
+    /// often as needed. `steps` is the number of steps that this rank has completed.
     static void reform(ProcessGroup& group, std::int64_t steps, const std::function<void()>& exchange_state);
 
   private:

@@ -27,6 +27,7 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
       outcome_(outcome),
       verify_every_(verification_interval(options_)),
       unused_(options_) {
+    if (outcome_ != Outcome::everywhere) group.refuse_elastic("ShardedOptimizer");
     if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
         own_group_ = std::make_unique<ProcessGroup>(std::move(own));
     }
