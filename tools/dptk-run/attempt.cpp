@@ -27,13 +27,13 @@ constexpr std::chrono::seconds reader_timeout{1};
 }  // namespace
 
 Attempt::Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& signals, Guard& guard,
-                 Console& console)
+                 Console& console, ElasticMembers* members)
     : job_(job),
       rendezvous_(rendezvous),
       signals_(signals),
       guard_(guard),
       console_(console),
-      members_(job.options.elastic ? std::make_unique<ElasticMembers>(job) : nullptr),
+      members_(members),
       schedule_(job.shutdown_timeout) {}
 
 AttemptResult Attempt::run() {
@@ -56,8 +56,8 @@ void Attempt::start_ranks() {
 }
 
 std::unique_ptr<Rank> Attempt::start_rank(int local_rank) {
-    auto rank = std::make_unique<Rank>(job_, rendezvous_, local_rank, signals_, console_, last_writers_,
-                                       members_.get());
+    auto rank =
+        std::make_unique<Rank>(job_, rendezvous_, local_rank, signals_, console_, last_writers_, members_);
     guard_.watch(rank->process());
     return rank;
 }
@@ -152,8 +152,7 @@ void Attempt::replace_if_lost(std::unique_ptr<Rank>& rank, Time now) {
     const dptk::detail::RankEnd& end = result_.ends.back();
     members_->note_end(rank->member(), end.end);
     if (end.end.well() || schedule_.asked()) return;
-    const bool is_late = members_->has_finished() && !members_->over().empty();
-    if (is_late) return;  // it came when the others had finished
+    if (members_->others_have_finished()) return;  // it came too late to join them
     std::string message = text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
     if (end.note) message += text(": ", end.note->text);
     const bool is_last = std::ranges::all_of(ranks_, [](const auto& one) { return one->ended; });

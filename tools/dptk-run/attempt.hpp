@@ -35,7 +35,7 @@ struct AttemptResult {
 class Attempt {
   public:
     Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& signals, Guard& guard,
-            Console& console);
+            Console& console, ElasticMembers* members);
     Attempt(const Attempt&) = delete;
     Attempt& operator=(const Attempt&) = delete;
 
@@ -77,7 +77,7 @@ class Attempt {
     Console& console_;
 
     Clock::time_point start_ = Clock::now();
-    std::unique_ptr<ElasticMembers> members_;  // null if the job is not elastic
+    ElasticMembers* members_;  // null if the job is not elastic
     std::vector<std::unique_ptr<Rank>> ranks_;
     int replacements_ = 0;
     std::array<LastWriter, 2> last_writers_;

@@ -5,7 +5,11 @@
 #include <dptk/control/net/host.hpp>
 #include <dptk/core/detail/text.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+
+#include "nodes.hpp"
 
 namespace run {
 
@@ -16,39 +20,103 @@ using dptk::detail::MembershipKeys;
 using dptk::detail::MembershipMonitor;
 using dptk::detail::text;
 
-dptk::detail::MembershipRules rules_of(const Job& job) {
-    return {.first_size = static_cast<std::size_t>(job.local_size),
-            .heartbeat_timeout = job.heartbeat_timeout,
-            .timeout = dptk::detail::environment_seconds("DPTK_TIMEOUT").value_or(dptk::default_timeout)};
+std::chrono::milliseconds timeout() {
+    return dptk::detail::environment_seconds("DPTK_TIMEOUT").value_or(dptk::default_timeout);
+}
+
+std::string token_of(const Job& job) {
+    return dptk::detail::elastic_token(dptk::detail::environment_token(), job.run_id);
 }
 
 }  // namespace
 
 ElasticMembers::ElasticMembers(const Job& job)
-    : server_({.bind_address = dptk::detail::loopback_address(),
-               .token = dptk::detail::elastic_token(dptk::detail::environment_token(), job.run_id)}),
-      store_(server_.local()),
-      host_(dptk::detail::loopback_address()),
-      monitor_(rules_of(job), MembershipMonitor::clock::now()) {}
+    : server_(serve(job)),
+      address_{job.has_several_hosts() ? job.options.master_addr : dptk::detail::loopback_address(),
+               server_ ? server_->port() : static_cast<std::uint16_t>(job.options.master_port)},
+      store_(open_store(job)) {
+    if (server_) {
+        const auto first_size =
+            static_cast<std::size_t>(job.local_size) * static_cast<std::size_t>(job.options.nnodes);
+        const dptk::detail::MembershipRules rules{
+            .first_size = first_size, .heartbeat_timeout = job.heartbeat_timeout, .timeout = timeout()};
+        monitor_.emplace(rules, MembershipMonitor::clock::now());
+    }
+    if (!server_) static_cast<void>(store_->get("open", timeout()));
+    node_ = static_cast<int>(store_->add("nodes", 1)) - 1;
+    if (server_) {
+        // So that its ranks are the first ones, and half of the ranks continues if this host is among them.
+        reserved_ = job.local_size;
+        store_->add(MembershipKeys::members, reserved_);
+        store_->set("open", "");
+    }
+}
+
+/// Returns null if another host serves the store, or another dptk-run on this host.
+std::unique_ptr<dptk::TcpStoreServer> ElasticMembers::serve(const Job& job) {
+    dptk::TcpStoreServerOptions options{.bind_address = dptk::detail::loopback_address(),
+                                        .token = token_of(job)};
+    if (job.has_several_hosts()) {
+        if (job.options.node_rank > 0 || !is_on_this_host(job.options.master_addr)) return nullptr;
+        options.port = static_cast<std::uint16_t>(job.options.master_port);
+        options.bind_address = dptk::detail::environment_text("DPTK_BIND_ADDRESS");
+    }
+    try {
+        return std::make_unique<dptk::TcpStoreServer>(options);
+    } catch (const dptk::PortInUseError&) {
+        if (job.options.node_rank == 0) throw;
+        return nullptr;
+    }
+}
+
+std::shared_ptr<dptk::Store> ElasticMembers::open_store(const Job& job) {
+    if (server_) return server_->local();
+    auto store = dptk::TcpStore::connect(address_, {.token = token_of(job), .timeout = timeout()});
+    store->set_reply_timeout(job.heartbeat_timeout);
+    return store;
+}
 
 MemberId ElasticMembers::add() {
+    if (given_ < reserved_) return ++given_;
     return store_->add(MembershipKeys::members, 1);
 }
 
 std::vector<dptk::detail::EnvironmentVariable> ElasticMembers::environment(MemberId member) const {
-    return {{"DPTK_ELASTIC", text(host_, ':', server_.port())}, {"DPTK_MEMBER", text(member)}};
+    return {{"DPTK_ELASTIC", address_.text()}, {"DPTK_MEMBER", text(member)}};
+}
+
+template <class Call>
+void ElasticMembers::with_store(Call&& call) {
+    if (!lost_.empty()) return;
+    try {
+        call(*store_);
+    } catch (const dptk::Error& error) {
+        lost_ = text("the host that serves the store of the job is lost: ", error.what());
+    }
 }
 
 void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end) {
     has_finished_ = has_finished_ || (end.well() && over().empty());
-    store_->compare_and_set(
-        MembershipKeys::ended(member), "",
-        end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text()));
+    with_store([&](dptk::Store& store) {
+        store.compare_and_set(
+            MembershipKeys::ended(member), "",
+            end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text()));
+    });
     look();
 }
 
 void ElasticMembers::look() {
-    monitor_.look(*store_, MembershipMonitor::clock::now());
+    if (monitor_) monitor_->look(*store_, MembershipMonitor::clock::now());
+}
+
+std::string ElasticMembers::over() {
+    std::string why;
+    with_store([&](dptk::Store& store) { why = store.find(MembershipKeys::over).value_or(""); });
+    return lost_.empty() ? why : lost_;
+}
+
+bool ElasticMembers::others_have_finished() {
+    return over() == MembershipMonitor::all_have_finished;
 }
 
 }  // namespace run

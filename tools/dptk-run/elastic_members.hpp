@@ -1,13 +1,15 @@
-// The members of an elastic job: serves the job's store, forms the groups of its ranks, and gives each
-// process that dptk-run starts its number.
+// The members of an elastic job: gives each process that dptk-run starts its number, and reports its end to
+// the others. On one of the hosts, serves the job's store, and forms the groups of its ranks.
 #pragma once
 
 #include <dptk/control/elastic/membership_monitor.hpp>
 #include <dptk/control/launch/detail/rank_environment.hpp>
 #include <dptk/control/process/child_process.hpp>
+#include <dptk/control/store/tcp_store.hpp>
 #include <dptk/control/store/tcp_store_server.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,12 @@ namespace run {
 
 class ElasticMembers {
   public:
-    /// Serves the store. Throws dptk::PortInUseError if the port is in use.
+    /// Serves the store, or connects to the host that serves it. Blocks for at most DPTK_TIMEOUT. Throws
+    /// dptk::Error if neither is possible.
     explicit ElasticMembers(const Job& job);
+
+    /// Returns the number of this host: that of its arrival, from 0.
+    [[nodiscard]] int node() const noexcept { return node_; }
 
     /// Returns a number for a process.
     [[nodiscard]] dptk::detail::MemberId add();
@@ -34,16 +40,30 @@ class ElasticMembers {
     void look();
 
     /// Returns why the job has ended although ranks are left; empty while it continues.
-    [[nodiscard]] const std::string& over() const noexcept { return monitor_.over(); }
+    [[nodiscard]] std::string over();
 
-    /// Whether a process has completed the program, so that the job has succeeded.
+    /// Whether the job has ended for the ranks that are left because all others have completed the program.
+    [[nodiscard]] bool others_have_finished();
+
+    /// Whether a process of this host has completed the program.
     [[nodiscard]] bool has_finished() const noexcept { return has_finished_; }
 
   private:
-    dptk::TcpStoreServer server_;
+    [[nodiscard]] static std::unique_ptr<dptk::TcpStoreServer> serve(const Job& job);
+    [[nodiscard]] std::shared_ptr<dptk::Store> open_store(const Job& job);
+
+    /// Calls the store. If it is lost, the job is over.
+    template <class Call>
+    void with_store(Call&& call);
+
+    std::unique_ptr<dptk::TcpStoreServer> server_;  // null on the other hosts
+    dptk::TcpStoreAddress address_;
     std::shared_ptr<dptk::Store> store_;
-    std::string host_;
-    dptk::detail::MembershipMonitor monitor_;
+    std::optional<dptk::detail::MembershipMonitor> monitor_;  // where the store is served
+    int node_ = 0;
+    dptk::detail::MemberId reserved_ = 0;  // the first numbers
+    dptk::detail::MemberId given_ = 0;     // how many of them have been given to processes
+    std::string lost_;                     // why the store is lost
     bool has_finished_ = false;
 };
 

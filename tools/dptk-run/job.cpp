@@ -33,7 +33,7 @@ int local_size(const std::string& nproc_per_node) {
 /// which could not agree on a random name.
 std::string run_id(const Options& options) {
     if (!options.run_id.empty()) return options.run_id;
-    return options.nnodes > 1 ? "none" : dptk::detail::random_word();
+    return options.max_nnodes > 1 ? "none" : dptk::detail::random_word();
 }
 
 std::chrono::milliseconds shutdown_timeout(const Job& job) {
@@ -47,7 +47,7 @@ std::chrono::milliseconds shutdown_timeout(const Job& job) {
 /// Warns if the job runs on several hosts without a token. The name of the job (--rdzv-id) is not secret,
 /// since it is on the command line.
 void warn_without_token(Job& job) {
-    if (job.options.nnodes == 1 || job.environment.contains("DPTK_TOKEN") ||
+    if (!job.has_several_hosts() || job.environment.contains("DPTK_TOKEN") ||
         job.environment.contains("DPTK_TOKEN_FILE"))
         return;
     job.remarks.push_back(

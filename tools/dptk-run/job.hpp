@@ -29,6 +29,7 @@ struct Job {
     std::vector<std::string> remarks;
 
     [[nodiscard]] int world_size() const { return local_size * options.nnodes; }
+    [[nodiscard]] bool has_several_hosts() const { return options.max_nnodes > 1; }
     [[nodiscard]] dptk::detail::RankPlace place(int local_rank) const;
 };
 

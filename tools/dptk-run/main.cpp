@@ -36,7 +36,8 @@ void open_standard_descriptors() {
 }
 
 run::AttemptResult run_once(const run::Job& job, int restart_count, const std::string& reports_dir,
-                            const run::Signals& signals, run::Guard& guard, run::Console& console) {
+                            const run::Signals& signals, run::Guard& guard, run::Console& console,
+                            run::ElasticMembers* members) {
     std::optional<dptk::detail::ReservedPort> port;
     if (job.options.master_port == 0) port.emplace();
     const run::Options& options = job.options;
@@ -48,7 +49,7 @@ run::AttemptResult run_once(const run::Job& job, int restart_count, const std::s
                   .restart_count = restart_count,
                   .max_restarts = options.max_restarts},
         .reports_dir = reports_dir};
-    return run::Attempt(job, rendezvous, signals, guard, console).run();
+    return run::Attempt(job, rendezvous, signals, guard, console, members).run();
 }
 
 struct Ending {
@@ -56,18 +57,23 @@ struct Ending {
     bool by_signal = false;
 };
 
-Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& console) {
+Ending run_job(run::Job job, const run::Signals& signals, run::Console& console) {
+    const bool has_node_rank = job.options.node_rank >= 0;
     const dptk::detail::TemporaryDirectory reports("dptk-run");
     run::Guard guard(reports.path());
     run::adopt_orphans();
     for (int restart_count = 0;; ++restart_count) {
-        const run::AttemptResult result =
-            run_once(job, restart_count, reports.path(), signals, guard, console);
+        std::optional<run::ElasticMembers> members;
+        if (job.options.elastic) members.emplace(job);
+        if (members && !has_node_rank) job.options.node_rank = members->node();
+        const run::AttemptResult result = run_once(job, restart_count, reports.path(), signals, guard,
+                                                   console, members ? &*members : nullptr);
         if (!result.failed) return {result.signal == 0 ? 0 : 128 + result.signal, result.signal != 0};
         const auto failure = dptk::detail::find_first_failure(result.ends, result.stopped);
         // A rank that was stopped for too long has been reported already.
         if (failure) console.say(run::failure_report(job, result, *failure));
-        if (result.signal != 0 || restart_count == job.options.max_restarts)
+        const bool restarts = !job.options.elastic || !job.has_several_hosts();  // else other hosts continue
+        if (result.signal != 0 || restart_count == job.options.max_restarts || !restarts)
             return {failure ? failure->who.end.exit_status() : 1, result.signal != 0};
         console.say(
             text("restarting all ranks (restart ", restart_count + 1, " of ", job.options.max_restarts, ")"));
@@ -93,7 +99,7 @@ int run_command(const run::Options& options) {
         return program.exit_status;
     }
     run::Job job = run::make_job(options, program.path);
-    if (options.node_rank < 0) job.options.node_rank = run::join_nodes(job);
+    if (options.node_rank < 0 && !options.elastic) job.options.node_rank = run::join_nodes(job);
     const run::Signals signals;
     run::Console console;
     for (const std::string& remark : job.remarks) console.say(remark);

@@ -33,7 +33,7 @@ class NodeRendezvous {
     int join() {
         std::fprintf(stderr, "dptk-run: waiting for the %d hosts of the job at %s\n", hosts_,
                      place_.text().c_str());
-        if (is_here()) {
+        if (is_on_this_host(place_.host)) {
             try {
                 serve();
                 return 0;
@@ -44,15 +44,6 @@ class NodeRendezvous {
     }
 
   private:
-    /// Returns whether this host has the address at which the hosts meet.
-    [[nodiscard]] bool is_here() const {
-        try {
-            return dptk::detail::listen_on(place_.host, 0).has_value();
-        } catch (const dptk::Error&) {
-            return false;
-        }
-    }
-
     [[nodiscard]] std::string key(const char* name, std::int64_t node) const {
         return text(prefix_, name, '/', node);
     }
@@ -112,6 +103,14 @@ class NodeRendezvous {
 };
 
 }  // namespace
+
+bool is_on_this_host(const std::string& host) {
+    try {
+        return dptk::detail::listen_on(host, 0).has_value();
+    } catch (const dptk::Error&) {
+        return false;
+    }
+}
 
 int join_nodes(const Job& job) {
     return NodeRendezvous(job).join();

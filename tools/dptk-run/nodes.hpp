@@ -1,6 +1,8 @@
 // Gives each host of a job its --node-rank, if the command line does not.
 #pragma once
 
+#include <string>
+
 #include "job.hpp"
 
 namespace run {
@@ -11,5 +13,8 @@ namespace run {
 /// if a host does not arrive within DPTK_TIMEOUT, and ArgumentError if the hosts expect different numbers of
 /// hosts, or if there are too many.
 [[nodiscard]] int join_nodes(const Job& job);
+
+/// Returns whether this host has an address of this name.
+[[nodiscard]] bool is_on_this_host(const std::string& host);
 
 }  // namespace run

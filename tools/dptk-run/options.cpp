@@ -24,6 +24,7 @@ struct Given {
     bool standalone = false;
     bool use_env = false;
     bool has_free_port = false;  // --rdzv-endpoint HOST:0
+    std::string nnodes = "1";
     std::optional<int> node_rank;
     std::string endpoint;
     std::string rendezvous_backend;
@@ -46,9 +47,8 @@ void declare_options(CLI::App& app, Given& given) {
     const auto streams = CLI::IsMember({"none", "out", "err", "all"}).description("");
     app.add_option("--nproc-per-node", options.nproc_per_node, "ranks on this host (1); auto: GPUs or cores")
         ->type_name("N|auto|gpu|cpu");
-    app.add_option("--nnodes", options.nnodes, "number of hosts; each runs dptk-run (1)")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1 << 20).description(""));
+    app.add_option("--nnodes", given.nnodes, "number of hosts; each runs dptk-run (1)")
+        ->type_name("N|MIN:MAX");
     app.add_option("--node-rank", given.node_rank, "index of this host (the hosts agree on it)")
         ->type_name("N");
     app.add_option("--master-addr", options.master_addr, "host of rank 0")->type_name("HOST");
@@ -139,7 +139,7 @@ std::string take_endpoint(Given& given) {
         const std::string port = host.substr(colon + 1);
         host.resize(colon);
         const bool is_port = dptk::detail::parse_number(port, options.master_port);
-        const int lowest = options.nnodes > 1 ? 1 : 0;  // 0: a free port
+        const int lowest = options.max_nnodes > 1 ? 1 : 0;  // 0: a free port
         if (!is_port || options.master_port < lowest || options.master_port > 65535)
             return text("--rdzv-endpoint ", given.endpoint, ": expected HOST or HOST:PORT with a port in [",
                         lowest, ", 65535]");
@@ -151,22 +151,38 @@ std::string take_endpoint(Given& given) {
     return "";
 }
 
+/// Takes --nnodes N, or MIN:MAX for an elastic job. Returns what is wrong with it, or an empty text.
+std::string take_nnodes(Given& given) {
+    Options& options = given.options;
+    const std::size_t colon = std::min(given.nnodes.find(':'), given.nnodes.size());
+    const bool is_range = colon < given.nnodes.size();
+    const auto is_valid = [](const std::string& text, int& number) {
+        return dptk::detail::parse_number(text, number) && number >= 1 && number <= 1 << 20;
+    };
+    const std::string last = is_range ? given.nnodes.substr(colon + 1) : given.nnodes;
+    if (!is_valid(given.nnodes.substr(0, colon), options.nnodes) || !is_valid(last, options.max_nnodes) ||
+        options.nnodes > options.max_nnodes)
+        return text("--nnodes ", given.nnodes, ": expected a number of hosts, or MIN:MAX with --elastic");
+    if (is_range && !options.elastic)
+        return text("--nnodes ", given.nnodes, ": a range of hosts needs --elastic");
+    return "";
+}
+
 /// What is wrong with the options about hosts, ranks and ports; empty if they are valid.
 std::string place_error(const Given& given) {
     const Options& options = given.options;
     const std::string nnodes = text("--nnodes ", options.nnodes);
-    if (given.standalone && options.nnodes > 1) return text("--standalone contradicts ", nnodes);
+    if (given.standalone && options.max_nnodes > 1) return text("--standalone contradicts ", nnodes);
     if (given.standalone && (!options.master_addr.empty() || options.master_port != 0)) {
         return "--standalone contradicts --master-addr and --master-port: it chooses a free port itself";
     }
-    if (options.nnodes > 1 && options.master_addr.empty()) {
+    if (options.max_nnodes > 1 && options.master_addr.empty()) {
         return text(nnodes,
                     " needs --rdzv-endpoint or --master-addr, the name or address of the host of rank 0");
     }
     const int node_rank = given.node_rank.value_or(0);
-    if (options.elastic && options.nnodes > 1) return text("--elastic supports one host, got ", nnodes);
-    if (node_rank < 0 || node_rank >= options.nnodes) {
-        return text("--node-rank ", node_rank, ": expected a number in [0, ", options.nnodes - 1, "]");
+    if (node_rank < 0 || node_rank >= options.max_nnodes) {
+        return text("--node-rank ", node_rank, ": expected a number in [0, ", options.max_nnodes - 1, "]");
     }
     return "";
 }
@@ -217,7 +233,7 @@ std::string options_error(const Given& given) {
 /// Fills in the options that depend on other options.
 void complete(Given& given, const CLI::App& app) {
     Options& options = given.options;
-    options.node_rank = given.node_rank.value_or(options.nnodes > 1 ? -1 : 0);
+    options.node_rank = given.node_rank.value_or(options.max_nnodes > 1 ? -1 : 0);
     options.redirects = streams_of(given.redirects);
     options.tee = streams_of(given.tee);
     const bool is_default = app.count("--redirects") == 0 && app.count("--tee") == 0;
@@ -255,6 +271,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return usage_error(error.what());
     }
+    if (const std::string error = take_nnodes(given); !error.empty()) return usage_error(error);
     if (const std::string error = take_endpoint(given); !error.empty()) return usage_error(error);
     if (const std::string error = options_error(given); !error.empty()) return usage_error(error);
     complete(given, app);

@@ -17,7 +17,8 @@ enum class Streams { none, out, err, all };
 }
 
 struct Options {
-    int nnodes = 1;
+    int nnodes = 1;                    // with --elastic: the number with which the job begins
+    int max_nnodes = 1;                // with --elastic: how many there may be
     std::string nproc_per_node = "1";  // a number, or auto, gpu, cpu
     int node_rank = 0;                 // -1: the hosts agree on it
     std::string master_addr;           // empty: loopback address

@@ -26,9 +26,13 @@ DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& re
     if (colon == std::string::npos)
         throw ArgumentError(text("invalid DPTK_ELASTIC='", address, "': expected host:port"));
     const std::uint16_t port = parse_port("DPTK_ELASTIC=" + address, address.substr(colon + 1));
-    return TcpStore::connect(
-        {address.substr(0, colon), port},
+    std::string host = address.substr(0, colon);
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    auto store = TcpStore::connect(
+        {std::move(host), port},
         {.token = elastic_token(request.token, environment_text("DPTK_RUN_ID")), .timeout = request.timeout});
+    store->set_reply_timeout(request.heartbeat_timeout);
+    return store;
 }
 
 /// Returns the number of the member that the launcher has given this process; 0 if it has given none.

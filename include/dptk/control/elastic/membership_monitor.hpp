@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/control/elastic/generation.hpp"
@@ -50,6 +51,9 @@ class MembershipMonitor {
 
     /// Whether the generation has ended, and its members are to form the next one.
     [[nodiscard]] bool is_broken() const noexcept { return is_broken_; }
+
+    /// Why the job has ended for members that are left when all others have finished.
+    static constexpr std::string_view all_have_finished = "all ranks that had its state have finished";
 
     /// Why the job has ended; empty while it continues.
     [[nodiscard]] const std::string& over() const noexcept { return over_; }

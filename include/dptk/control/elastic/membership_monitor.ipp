@@ -136,7 +136,7 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
         const bool well = detail::all_of(members_, [](const auto& one) {
             return one.second.end.empty() || one.second.end == MembershipKeys::finished;
         });
-        over_ = text("all ranks that had its state have ", well ? "finished" : "ended");
+        over_ = well ? all_have_finished : "all ranks that had its state have ended";
     } else if (now - waits_since_ >= rules_.timeout) {
         over_ = text(problem, ", for ", duration_text(rules_.timeout));
     } else {

@@ -91,8 +91,12 @@ DPTK_INLINE std::chrono::milliseconds positive(const char* what, std::chrono::mi
         throw ArgumentError(text("init_process_group: got a ", options.rank ? "rank" : "world size",
                                  " but no ", options.rank ? "world size" : "rank", ": set both or neither"));
     }
-    if (!options.rank) return read_launch_environment();
     LaunchEnvironment given;
+    if (!environment_text("DPTK_ELASTIC").empty()) {  // rank and world size are those of each generation
+        given.source = "dptk-run --elastic";
+        return given;
+    }
+    if (!options.rank) return read_launch_environment();
     given.rank = *options.rank;
     given.world_size = *options.world_size;
     given.source =
