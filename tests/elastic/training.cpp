@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/tcp.hpp>
 #include <dptk/comm/thread.hpp>
+#include <dptk/control/store/tcp_store.hpp>
 #include <dptk/data/batch_cursor.hpp>
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
@@ -23,6 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace elastic;
+
+constexpr std::chrono::milliseconds heartbeat_timeout{500};
 
 /// What a completed step has done: the number of its ranks, the position before it, and the values after it.
 struct Step {
@@ -51,8 +54,8 @@ std::string step_key(std::int64_t step) {
 int train(std::int64_t epochs, std::uint16_t port) {
     try {
         const auto log = dptk::TcpStore::connect({"127.0.0.1", port}, {.token = "/test"});
-        dptk::ProcessGroup group =
-            dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
+        dptk::ProcessGroup group = dptk::init_process_group(
+            {.timeout = 20s, .heartbeat_timeout = heartbeat_timeout, .elastic = true});
         Model model;
         dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
         dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
@@ -127,7 +130,7 @@ std::vector<std::uint64_t> replay(const std::vector<Step>& steps, std::int64_t e
 void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int changes) {
     CAPTURE(seed);
     std::minstd_rand random(seed);
-    ElasticRanks job({.first_size = ranks, .heartbeat_timeout = 2s},
+    ElasticRanks job({.first_size = ranks, .heartbeat_timeout = heartbeat_timeout},
                      [&](std::uint16_t port) { return train(epochs, port); });
     auto steps_done = [&, step = std::int64_t{0}]() mutable {
         while (job.store().find(step_key(step + 1))) ++step;
@@ -140,10 +143,18 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
         if (job.running().empty()) break;
         auto victim = job.running().begin();
         std::advance(victim, random() % job.running().size());
-        if (random() % 2 == 0 && job.can_lose(victim->first)) {
-            const dptk::detail::MemberId id = victim->first;
+        const dptk::detail::MemberId id = victim->first;
+        const auto action = random() % 5;
+        if (action < 2 && job.can_lose(id)) {
             job.send(id, SIGKILL);
             static_cast<void>(job.run_until([&] { return !job.running().contains(id); }));
+        } else if (action == 2 && job.can_lose(id)) {  // stopped for longer than the heartbeat timeout
+            job.send(id, SIGSTOP);
+            static_cast<void>(
+                job.run_until([&, end = std::chrono::steady_clock::now() + 2 * heartbeat_timeout] {
+                    return std::chrono::steady_clock::now() > end;
+                }));
+            job.send(id, SIGCONT);
         } else if (job.running().size() < 6) {
             static_cast<void>(job.start());
         }

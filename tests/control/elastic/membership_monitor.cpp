@@ -259,6 +259,18 @@ TEST_CASE("a job continues only as long as a member has its state") {
     CHECK(job.over() == "all ranks that had its state have ended");
 }
 
+TEST_CASE("a process that comes after the end of the job is told that the others have finished") {
+    ElasticJob job(2);
+    job.vote({1, 2});
+    job.look();
+    job.form();
+    job.end(1);
+    job.end(2, MembershipKeys::finished);
+    job.vote(job.start());
+    job.look();
+    CHECK(job.over() == MembershipMonitor::all_have_finished);
+}
+
 TEST_CASE("a job below its least number of members waits for new ones") {
     ElasticJob job(3, 2);
     job.vote({1, 2, 3});

@@ -95,6 +95,9 @@ class MembershipMonitor {
     /// Returns whether a member may still run of each generation, of which one had the last state.
     [[nodiscard]] bool has_state(const Lineage& lineage) const;
 
+    /// Returns whether a member of one of these generations has completed its work.
+    [[nodiscard]] bool has_finished(const Lineage& lineage) const;
+
     /// Returns the members that may still vote for a generation that continues `earlier`.
     [[nodiscard]] std::vector<MemberId> awaited(const Generation& earlier, clock::time_point now) const;
 

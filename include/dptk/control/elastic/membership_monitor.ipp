@@ -132,11 +132,9 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
         is_broken_ = false;
         return;
     }
-    if (!begins && !has_state(lineage_of(voters, gone))) {
-        const bool well = detail::all_of(members_, [](const auto& one) {
-            return one.second.end.empty() || one.second.end == MembershipKeys::finished;
-        });
-        over_ = well ? all_have_finished : "all ranks that had its state have ended";
+    const Lineage lineage = lineage_of(voters, gone);
+    if (!begins && !has_state(lineage)) {
+        over_ = has_finished(lineage) ? all_have_finished : "all ranks that had its state have ended";
     } else if (now - waits_since_ >= rules_.timeout) {
         over_ = text(problem, ", for ", duration_text(rules_.timeout));
     } else {
@@ -153,6 +151,15 @@ DPTK_INLINE bool MembershipMonitor::has_state(const Lineage& lineage) const {
     };
     return detail::none_of(lineage.all(),
                            [&](const Generation& one) { return detail::all_of(one.members, has_ended); });
+}
+
+DPTK_INLINE bool MembershipMonitor::has_finished(const Lineage& lineage) const {
+    const auto finished = [&](MemberId id) {
+        const auto known = members_.find(id);
+        return known != members_.end() && known->second.end == MembershipKeys::finished;
+    };
+    return detail::any_of(lineage.all(),
+                          [&](const Generation& one) { return detail::any_of(one.members, finished); });
 }
 
 DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> votes,
