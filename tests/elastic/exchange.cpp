@@ -49,9 +49,10 @@ int lose_the_last_step() {
         dptk::ElasticState state(group, ddp, sgd, trap);
         state.restore();
         const int rank = group.rank();
-        ddp.synchronize();
         trap.is_set = rank == 0;
-        for (int step = rank == 0 ? 0 : 1; step < 2; ++step) {
+        for (const bool completes : {true, rank == 0}) {
+            ddp.synchronize();
+            if (!completes) break;
             sgd.step(ddp.parameters());
             state.commit();
         }

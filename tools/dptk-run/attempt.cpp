@@ -46,6 +46,10 @@ AttemptResult Attempt::run() {
         throw;
     }
     supervise();
+    if (members_ && result_.signal == 0 && last_loss_ && !members_->has_finished()) {
+        if (result_.ends.empty()) result_.ends.push_back(*last_loss_);
+        result_.failed = true;
+    }
     for (const auto& rank : ranks_) result_.tails.push_back(rank->tail());
     return std::move(result_);
 }
@@ -73,7 +77,8 @@ void Attempt::supervise() {
         if (all_ended() && !all_gone_since_) end_remaining_orphans(now);
         forward_output();
         watch_console(now);
-        if (all_gone_since_ &&
+        const bool serves_others = members_ && result_.signal == 0 && members_->is_needed();
+        if (all_gone_since_ && !serves_others &&
             (all_read() || (result_.signal != 0 && now > *all_gone_since_ + reader_timeout))) {
             return;
         }
@@ -147,22 +152,33 @@ void Attempt::record_change(std::unique_ptr<Rank>& rank, int wait_status, Time n
 }
 
 /// In an elastic job, the other ranks continue without a rank that has ended. Starts another process in its
-/// place if --max-restarts allows it.
+/// place if --max-restarts allows it. Ends the job if no rank is left that could continue.
 void Attempt::replace_if_lost(std::unique_ptr<Rank>& rank, Time now) {
-    const dptk::detail::RankEnd& end = result_.ends.back();
+    const dptk::detail::RankEnd end = result_.ends.back();
     members_->note_end(rank->member(), end.end);
     if (end.end.well() || schedule_.asked()) return;
-    if (members_->others_have_finished()) return;  // it came too late to join them
-    std::string message = text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
-    if (end.note) message += text(": ", end.note->text);
-    const bool is_last = std::ranges::all_of(ranks_, [](const auto& one) { return one->ended; });
-    if (is_last || members_->has_finished() || !members_->over().empty()) {
-        schedule_.failure(now);
-        if (result_.signal == 0) result_.failed = true;
+    if (members_->others_have_finished()) return result_.ends.pop_back();  // it came too late to join them
+    if (members_->has_finished()) {  // the others are about to end as well
+        result_.failed = true;
         return;
     }
-    if (replacements_ >= job_.options.max_restarts)
+    const bool has_begun = members_->has_begun();
+    const bool is_last = std::ranges::all_of(ranks_, [](const auto& one) { return one->ended; });
+    const bool can_continue =
+        members_->over().empty() && (job_.has_several_hosts() || !has_begun || !is_last);
+    const bool is_replaced = can_continue && replacements_ < job_.options.max_restarts;
+    if (!is_replaced && !(can_continue && has_begun)) {
+        schedule_.failure(now);
+        result_.failed = true;
+        return;
+    }
+    std::string message = text("rank ", end.rank, " (process ", end.process, ") has ended: ", end.end.text());
+    if (end.note) message += text(": ", end.note->text);
+    result_.ends.pop_back();  // not a reason why the job fails later
+    if (!is_replaced) {
+        last_loss_ = end;
         return console_.say(text(message, "; the others continue without it"));
+    }
     read_rest(*rank);
     console_.say(
         text(message, "; replacing it (restart ", ++replacements_, " of ", job_.options.max_restarts, ")"));

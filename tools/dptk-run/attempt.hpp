@@ -80,6 +80,7 @@ class Attempt {
     ElasticMembers* members_;  // null if the job is not elastic
     std::vector<std::unique_ptr<Rank>> ranks_;
     int replacements_ = 0;
+    std::optional<dptk::detail::RankEnd> last_loss_;  // the last rank without which the others continue
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;
     int stop_signal_ = SIGTERM;  // the signal that asks ranks to end

@@ -20,6 +20,9 @@ using dptk::detail::MembershipKeys;
 using dptk::detail::MembershipMonitor;
 using dptk::detail::text;
 
+/// Set when a process has completed the program.
+constexpr std::string_view finished_key = "finished";
+
 std::chrono::milliseconds timeout() {
     return dptk::detail::environment_seconds("DPTK_TIMEOUT").value_or(dptk::default_timeout);
 }
@@ -96,8 +99,9 @@ void ElasticMembers::with_store(Call&& call) {
 }
 
 void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end) {
-    has_finished_ = has_finished_ || (end.well() && over().empty());
+    const bool finished = end.well() && over().empty();
     with_store([&](dptk::Store& store) {
+        if (finished) store.set(finished_key, "");
         store.compare_and_set(
             MembershipKeys::ended(member), "",
             end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text()));
@@ -113,6 +117,22 @@ std::string ElasticMembers::over() {
     std::string why;
     with_store([&](dptk::Store& store) { why = store.find(MembershipKeys::over).value_or(""); });
     return lost_.empty() ? why : lost_;
+}
+
+bool ElasticMembers::has_begun() {
+    bool found = false;
+    with_store([&](dptk::Store& store) { found = store.find(MembershipKeys::latest).has_value(); });
+    return found;
+}
+
+bool ElasticMembers::has_finished() {
+    bool found = false;
+    with_store([&](dptk::Store& store) { found = store.find(finished_key).has_value(); });
+    return found;
+}
+
+bool ElasticMembers::is_needed() const {
+    return monitor_ && monitor_->over().empty() && monitor_->has_members(MembershipMonitor::clock::now());
 }
 
 bool ElasticMembers::others_have_finished() {

@@ -45,8 +45,14 @@ class ElasticMembers {
     /// Whether the job has ended for the ranks that are left because all others have completed the program.
     [[nodiscard]] bool others_have_finished();
 
-    /// Whether a process of this host has completed the program.
-    [[nodiscard]] bool has_finished() const noexcept { return has_finished_; }
+    /// Whether the first group has been formed.
+    [[nodiscard]] bool has_begun();
+
+    /// Whether a process of any host has completed the program.
+    [[nodiscard]] bool has_finished();
+
+    /// Whether this host serves the store for processes of other hosts.
+    [[nodiscard]] bool is_needed() const;
 
   private:
     [[nodiscard]] static std::unique_ptr<dptk::TcpStoreServer> serve(const Job& job);
@@ -64,7 +70,6 @@ class ElasticMembers {
     dptk::detail::MemberId reserved_ = 0;  // the first numbers
     dptk::detail::MemberId given_ = 0;     // how many of them have been given to processes
     std::string lost_;                     // why the store is lost
-    bool has_finished_ = false;
 };
 
 }  // namespace run

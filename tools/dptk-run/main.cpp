@@ -72,7 +72,7 @@ Ending run_job(run::Job job, const run::Signals& signals, run::Console& console)
         const auto failure = dptk::detail::find_first_failure(result.ends, result.stopped);
         // A rank that was stopped for too long has been reported already.
         if (failure) console.say(run::failure_report(job, result, *failure));
-        const bool restarts = !job.options.elastic || !job.has_several_hosts();  // else other hosts continue
+        const bool restarts = !job.options.elastic;  // its ranks have been replaced one by one
         if (result.signal != 0 || restart_count == job.options.max_restarts || !restarts)
             return {failure ? failure->who.end.exit_status() : 1, result.signal != 0};
         console.say(

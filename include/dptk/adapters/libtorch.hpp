@@ -311,12 +311,17 @@ class DistributedDataParallel : public dptk::DistributedDataParallel {
   private:
     DistributedDataParallel(ProcessGroup& group, std::unique_ptr<detail::ModuleParameters> parameters,
                             torch::nn::Module& module, DistributedDataParallelOptions options)
-        : dptk::DistributedDataParallel(group, ParameterSource(*parameters),
+        : dptk::DistributedDataParallel(checked(group), ParameterSource(*parameters),
                                         detail::options_for(module, *parameters, options)),
           parameters_(std::move(parameters)) {
         if (options.init_sync) parameters_->broadcast_frozen(group);
         if (options.gradient_as_bucket_view) parameters_->put_gradients_into(reducer());
         hooks_ = std::make_unique<detail::GradientHooks>(*parameters_, reducer());
+    }
+
+    [[nodiscard]] static ProcessGroup& checked(ProcessGroup& group) {
+        group.refuse_elastic("libtorch::DistributedDataParallel");
+        return group;
     }
 
     std::unique_ptr<detail::ModuleParameters> parameters_;

@@ -14,9 +14,11 @@ namespace detail {
 [[nodiscard]] DPTK_INLINE std::unique_ptr<GradientReducer> make_reducer(
     ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options) {
     if (!group.is_elastic()) return std::make_unique<GradientReducer>(group, std::move(source), options);
+    if (options.buffers && !options.broadcast_buffers)
+        throw ArgumentError("an elastic job needs broadcast_buffers, since ranks that join have no buffers");
     ProcessGroup alone = SelfCommunicator(SelfTransport());
     auto reducer = std::make_unique<GradientReducer>(alone, std::move(source), options);
-    reducer->await_group();
+    reducer->await(group);
     return reducer;
 }
 

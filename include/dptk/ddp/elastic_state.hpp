@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/serializer.hpp"
 #include "dptk/core/config.hpp"
@@ -155,9 +156,11 @@ class ElasticState {
     /// group any more, since it may be repeated then. Collective; blocks until all ranks are done.
     template <std::predicate Done, std::invocable Step>
     void run(Done&& done, Step&& step) {
+        begin();
         while (true) {
             try {
                 if (done()) {
+                    detail::ElasticGroup::finish(group_);
                     group_.barrier();  // a rank that is lost until here may need this rank's state
                     return;
                 }
@@ -169,9 +172,10 @@ class ElasticState {
         }
     }
 
-    /// For loops that do not use run(): notes that this rank has completed a step, that is, that all of its
-    /// objects are at the end of the step. Call it right after the optimizer's step, with no call of the
-    /// group in between. Does not communicate.
+    /// For loops that do not use run(), and call restore() before their first step: notes that this rank has
+    /// completed a step, that is, that all of its objects are at the end of the step. Call it right after the
+    /// optimizer's step, with no call of the group in between. Does not communicate. In an elastic job,
+    /// throws ArgumentError if `ddp` has synchronized no gradients since the last commit().
     void commit();
 
     /// For loops that do not use run(): to be called after MembershipChanged, which calls of the group throw
@@ -209,6 +213,9 @@ class ElasticState {
         }
     }
 
+    /// Begins with the objects as they are now.
+    void begin();
+    void keep_objects();
     void keep_buffers();
 
     /// Sends the state of a rank that has completed the most steps to all ranks. If that fails, a rank that
@@ -225,6 +232,10 @@ class ElasticState {
     std::vector<std::byte> buffers_;  // at the end of the last step
     std::int64_t steps_ = 0;
     std::int64_t changes_ = 0;
+    std::size_t synchronized_ = 0;  // how many steps `ddp` had synchronized at the last commit
+    std::vector<detail::MemberId> members_;
+    std::int64_t steps_at_change_ = -1;
+    int changes_without_step_ = 0;  // among the same members
 };
 
 }  // namespace DPTK_NAMESPACE

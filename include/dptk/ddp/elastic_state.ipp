@@ -36,16 +36,43 @@ DPTK_INLINE void ElasticState::keep_buffers() {
 
 DPTK_INLINE ElasticState::~ElasticState() = default;
 
-DPTK_INLINE void ElasticState::commit() {
-    ++steps_;
-    if (!group_.is_elastic()) return;
+DPTK_INLINE void ElasticState::keep_objects() {
     keep_buffers();
     for (const auto& part : parts_) part->commit();
 }
 
+DPTK_INLINE void ElasticState::begin() {
+    if (!group_.is_elastic()) return;
+    keep_objects();
+    restore();
+}
+
+DPTK_INLINE void ElasticState::commit() {
+    ++steps_;
+    if (!group_.is_elastic()) return;
+    const std::size_t synchronized = ddp_.reducer().steps();
+    if (changes_ == 0 || synchronized == synchronized_)
+        throw ArgumentError(
+            "ElasticState: a step is complete, but its DistributedDataParallel has synchronized no gradients "
+            "in it: a step consists of all of its micro-batches");
+    synchronized_ = synchronized;
+    keep_objects();
+}
+
 DPTK_INLINE void ElasticState::restore() {
+    if (changes_ == 0) keep_objects();
     detail::ElasticGroup::reform(group_, steps_, [&] { exchange(); });
     ++changes_;
+    synchronized_ = ddp_.reducer().steps();
+    // The ranks of a program with a mistake would repeat it together for ever.
+    constexpr int most_changes = 5;
+    const bool is_same = steps_ == steps_at_change_ && members_ == detail::ElasticGroup::members(group_);
+    changes_without_step_ = is_same ? changes_without_step_ + 1 : 0;
+    steps_at_change_ = steps_;
+    members_ = detail::ElasticGroup::members(group_);
+    if (changes_without_step_ < most_changes) return;
+    detail::throw_agreed(group_, Error(detail::text("ElasticState: the same ranks have formed their group ",
+                                                    most_changes, " times without completing a step")));
 }
 
 DPTK_INLINE void ElasticState::exchange() {

@@ -25,10 +25,13 @@ using dptk::detail::Vote;
 /// A job whose members write to the store as Membership does, when the test says so.
 class ElasticJob {
   public:
-    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1)
-        : monitor_(
-              {.first_size = first_size, .least_size = least_size, .heartbeat_timeout = 10s, .timeout = 60s},
-              now_) {
+    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1, bool is_only_store = true)
+        : monitor_({.first_size = first_size,
+                    .least_size = least_size,
+                    .heartbeat_timeout = 10s,
+                    .timeout = 60s,
+                    .is_only_store = is_only_store},
+                   now_) {
         for (std::size_t i = 0; i < first_size; ++i) start();
     }
 
@@ -293,15 +296,42 @@ TEST_CASE("a job below its least number of members waits for new ones") {
     }
 }
 
-TEST_CASE("a minority of a job does not continue") {
-    ElasticJob job(5);
+TEST_CASE("a minority of a job continues if there is no other store, and otherwise not") {
+    bool is_only_store = false;
+    SUBCASE("no other store") {
+        is_only_store = true;
+    }
+    SUBCASE("several stores") {}
+    ElasticJob job(5, 1, is_only_store);
     job.vote({1, 2, 3, 4, 5});
     job.look();
     job.form();
     job.pass(12s, {1, 2});
     job.vote({1, 2});
+    if (is_only_store) {
+        CHECK(job.members() == Members{1, 2});
+        return;
+    }
     CHECK(job.members().empty());
     job.pass(61s, {1, 2});
     CHECK(job.over() ==
           "the ranks that are left (2) are not the majority of those that may continue elsewhere, for 60 s");
+}
+
+TEST_CASE("a lost member that comes back does not continue with an earlier state") {
+    ElasticJob job(3);
+    job.vote({1, 2, 3});
+    job.look();
+    job.form();
+    job.pass(12s, {2, 3});  // member 1 is stopped
+    job.vote({2, 3});
+    REQUIRE(job.members() == Members{2, 3});
+    job.form();
+    job.pass(12s, {1});  // the others are stopped
+    job.vote(1);
+    const MemberId later = job.start();
+    job.vote(later);
+    CHECK(job.members().empty());
+    job.vote({2, 3});
+    CHECK(job.members() == Members{1, 2, 3, later});
 }

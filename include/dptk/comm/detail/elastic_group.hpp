@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/control/elastic/membership.hpp"
@@ -25,6 +26,15 @@ class ElasticGroup {
     /// Returns the elastic part of a group. Throws ArgumentError if it has none.
     [[nodiscard]] static ElasticGroup& of(const ProcessGroup& group);
 
+    /// Returns whether reform() has returned for the group's current members.
+    [[nodiscard]] static bool is_complete(const ProcessGroup& group);
+
+    /// Returns the members of the group, for comparison.
+    [[nodiscard]] static const std::vector<MemberId>& members(const ProcessGroup& group);
+
+    /// Notes that the group has completed its work, so that nobody joins any more.
+    static void finish(const ProcessGroup& group);
+
     /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as
     /// often as needed. `steps` is the number of steps that this rank has completed.
     static void reform(ProcessGroup& group, std::int64_t steps, const std::function<void()>& exchange_state);
@@ -42,6 +52,7 @@ class ElasticGroup {
 
     JobRequest request_;
     Membership membership_;
+    bool is_complete_ = false;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

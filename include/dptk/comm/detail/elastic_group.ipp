@@ -2,6 +2,7 @@
 
 #include "dptk/comm/detail/elastic_group.hpp"
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,6 +53,9 @@ DPTK_INLINE ElasticGroup::ElasticGroup(const JobRequest& request)
                    .heartbeat_timeout = request.heartbeat_timeout}) {}
 
 DPTK_INLINE ProcessGroup ElasticGroup::join(const JobRequest& request) {
+    static std::atomic<bool> has_joined = false;
+    if (has_joined.exchange(true))
+        throw ArgumentError("init_process_group: a process can join an elastic job only once");
     const std::shared_ptr<ElasticGroup> elastic(new ElasticGroup(request));
     const bool has_begun = elastic->membership_.has_begun();
     ProcessGroup group =
@@ -66,12 +70,28 @@ DPTK_INLINE bool ElasticGroup::has_changed(const ProcessGroup& group) const {
            group.channel().control().job_state()->failed();
 }
 
+DPTK_INLINE bool ElasticGroup::is_complete(const ProcessGroup& group) {
+    return group.elastic_ && group.elastic_->is_complete_;
+}
+
+DPTK_INLINE const std::vector<MemberId>& ElasticGroup::members(const ProcessGroup& group) {
+    return group.elastic_->membership_.generation().members;
+}
+
+DPTK_INLINE void ElasticGroup::finish(const ProcessGroup& group) {
+    if (group.elastic_) group.elastic_->membership_.note_finishing();
+}
+
 DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
                                       const std::function<void()>& exchange_state) {
     if (!group.elastic_) throw ArgumentError("reform: the group does not belong to an elastic job");
     ElasticGroup& elastic = *group.elastic_;
+    elastic.is_complete_ = false;
     while (true) {
         if (elastic.has_changed(group)) {
+            if (group.is_member() && group.rank() == 0 && group.size() > 1)
+                log(LogLevel::info, 0,
+                    text("the ranks of the job change: ", group.channel().control().job_state()->cause()));
             group.channel_.reset();
             group.why_empty_ = "this group of an elastic job could not be formed again";
             group.channel_ = std::move(elastic.connect(steps).channel_);
@@ -79,9 +99,10 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
         try {
             if (exchange_state) exchange_state();
             group.barrier();
-            return elastic.membership_.note_formed();
-        } catch (const MembershipChanged& error) {
-            log(LogLevel::info, group.rank(), text("while a new group was formed: ", error.what()));
+            elastic.membership_.note_formed();
+            elastic.is_complete_ = true;
+            return;
+        } catch (const MembershipChanged&) {  // another change: once more
         }
     }
 }

@@ -56,6 +56,9 @@ class Membership {
     /// them.
     void note_formed();
 
+    /// Notes that the generation has completed its work, so that no new member is let in.
+    void note_finishing();
+
   private:
     struct Heartbeat;
 

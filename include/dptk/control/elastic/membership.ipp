@@ -114,6 +114,10 @@ DPTK_INLINE std::shared_ptr<Store> Membership::store_of_generation() const {
     return std::make_shared<PrefixStore>(store_->clone(), MembershipKeys::generation(generation_.number));
 }
 
+DPTK_INLINE void Membership::note_finishing() {
+    PrefixStore(store_, MembershipKeys::generation(generation_.number)).set(MembershipKeys::finishing, "");
+}
+
 DPTK_INLINE void Membership::note_formed() {
     vote_.note_formed(generation_);
     publish_vote();

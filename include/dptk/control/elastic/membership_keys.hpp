@@ -46,6 +46,8 @@ struct MembershipKeys {
 
     /// Within a generation: set when all of its members are connected and have the same state.
     static constexpr std::string_view formed = "formed";
+    /// Within a generation: set when its members have completed their work.
+    static constexpr std::string_view finishing = "finishing";
 };
 
 }  // namespace DPTK_NAMESPACE::detail

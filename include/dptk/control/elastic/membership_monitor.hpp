@@ -33,6 +33,9 @@ struct MembershipRules {
     /// Whether a job may begin in this store. Otherwise members come here from another store that they have
     /// lost.
     bool begins_here = true;
+    /// Whether members have no other store, so that no two groups can continue: then no majority is needed,
+    /// but a member of each generation that may have taken the last step.
+    bool is_only_store = true;
 };
 
 /// Forms the generations of one job. Reads and writes only the store; the caller passes the time.
@@ -45,6 +48,9 @@ class MembershipMonitor {
     /// Reads what the members have written, and ends or forms a generation if that is due. Call it several
     /// times per second, and after each end of a member.
     void look(Store& store, clock::time_point now);
+
+    /// Whether members have come that have not ended, and send heartbeats.
+    [[nodiscard]] bool has_members(clock::time_point now) const;
 
     /// The generation that was formed last; of number 0 before the first one.
     [[nodiscard]] const Generation& generation() const noexcept { return generation_; }
@@ -100,6 +106,9 @@ class MembershipMonitor {
 
     /// Returns the members that may still vote for a generation that continues `earlier`.
     [[nodiscard]] std::vector<MemberId> awaited(const Generation& earlier, clock::time_point now) const;
+
+    /// Returns what all members know, also those that are lost.
+    [[nodiscard]] Lineage known_lineage() const;
 
     [[nodiscard]] std::vector<Vote> votes(clock::time_point now) const;
     [[nodiscard]] EndedMembers ended() const;

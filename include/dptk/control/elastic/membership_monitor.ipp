@@ -75,6 +75,10 @@ DPTK_INLINE bool MembershipMonitor::is_here(const Member& member, clock::time_po
     return member.end.empty() && !member.is_lost && now - member.heard <= rules_.heartbeat_timeout;
 }
 
+DPTK_INLINE bool MembershipMonitor::has_members(clock::time_point now) const {
+    return detail::any_of(members_, [&](const auto& one) { return is_here(one.second, now); });
+}
+
 DPTK_INLINE bool MembershipMonitor::has_voted(const Member& member) const {
     return member.vote.member > 0 && member.vote.after == generation_.number;
 }
@@ -95,7 +99,7 @@ DPTK_INLINE std::optional<std::string> MembershipMonitor::why_to_break(Store& st
             return text(name, " has sent no heartbeat for ", duration_text(rules_.heartbeat_timeout));
         if (has_voted(member)) return text(name, " has left the group");
     }
-    if (!here.find(MembershipKeys::formed)) return std::nullopt;
+    if (!here.find(MembershipKeys::formed) || here.find(MembershipKeys::finishing)) return std::nullopt;
     return newcomers(now);
 }
 
@@ -120,7 +124,7 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
         return;
     }
     const EndedMembers gone = ended();
-    const bool begins = lineage_of(voters, gone).all().empty();
+    const bool begins = known_lineage().all().empty();
     const std::string problem = begins ? why_not_begin(voters, now) : why_not_continue(voters, gone, now);
     const std::string key = MembershipKeys::next(generation_.number);
     if (problem.empty()) {
@@ -180,7 +184,13 @@ DPTK_INLINE std::string MembershipMonitor::why_not_continue(std::span<const Vote
         if (missing.empty()) continue;
         return text("rank ", earlier.rank_of(missing.front()), " has not left the group");
     }
-    if (!may_continue(votes, ended))
+    if (rules_.is_only_store) {
+        const auto takes_part = [&](const Generation& one) {
+            return detail::any_of(votes, [&](const Vote& vote) { return one.contains(vote.member); });
+        };
+        if (!detail::all_of(known_lineage().all(), takes_part))
+            return "no rank is left that has the last state";
+    } else if (!may_continue(votes, ended))
         return text("the ranks that are left (", votes.size(),
                     ") are not the majority of those that may continue elsewhere");
     if (votes.size() < rules_.least_size)
@@ -199,6 +209,12 @@ DPTK_INLINE std::vector<MemberId> MembershipMonitor::awaited(const Generation& e
                                   : is_here(known->second, now) && !has_voted(known->second);
         if (may_vote) out.push_back(id);
     }
+    return out;
+}
+
+DPTK_INLINE Lineage MembershipMonitor::known_lineage() const {
+    Lineage out;
+    for (const auto& [id, member] : members_) out.merge(member.vote.lineage);
     return out;
 }
 

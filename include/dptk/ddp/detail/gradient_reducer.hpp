@@ -55,8 +55,9 @@ class GradientReducer {
     /// Returns a reducer of the same parameters over another group. Collective; throws as the constructor.
     [[nodiscard]] std::unique_ptr<GradientReducer> over(ProcessGroup& group) const;
 
-    /// Makes all steps throw MembershipChanged, until the reducer is replaced by one over a group.
-    void await_group() noexcept { awaits_group_ = true; }
+    /// Makes all steps throw MembershipChanged, until the reducer is replaced by one over the group, which
+    /// must outlive it.
+    void await(const ProcessGroup& group) noexcept { awaited_group_ = &group; }
 
     /// Returns the parameters with their current addresses, also during a step.
     [[nodiscard]] std::vector<ParameterRef> find_parameters() const { return parameters_.source().collect(); }
@@ -343,7 +344,7 @@ class GradientReducer {
     bool pinned_ = false;                 // the address of a bucket was returned to the caller
     bool rebuilt_ = false;
     const JobState* elastic_job_ = nullptr;  // null if the members of the group do not change
-    bool awaits_group_ = false;
+    const ProcessGroup* awaited_group_ = nullptr;
 
     std::mutex mutex_;
     int local_scopes_ = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -64,15 +65,17 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
 }
 
 DPTK_INLINE std::unique_ptr<GradientReducer> GradientReducer::over(ProcessGroup& group) const {
-    auto other = std::make_unique<GradientReducer>(group, parameters_.source(), options_, outcome_);
-    if (hook_) other->set_comm_hook(hook_);
-    return other;
+    return std::make_unique<GradientReducer>(group, parameters_.source(), options_, outcome_);
 }
 
 DPTK_INLINE void GradientReducer::check_members() const {
-    if (awaits_group_)
+    if (awaited_group_ != nullptr) {
+        if (ElasticGroup::is_complete(*awaited_group_))
+            throw ArgumentError(
+                "this DistributedDataParallel does not belong to the ElasticState of its group");
         throw MembershipChanged(
             "this rank does not have the state of its elastic job yet: call ElasticState::restore()");
+    }
     if (elastic_job_ != nullptr) elastic_job_->check();
 }
 
@@ -167,6 +170,8 @@ DPTK_INLINE DDPStatistics GradientReducer::statistics() {
 
 DPTK_INLINE void GradientReducer::set_comm_hook(std::shared_ptr<CommHook> hook) {
     const std::lock_guard lock(mutex_);
+    if (awaited_group_ != nullptr || elastic_job_ != nullptr)
+        throw ArgumentError("communication hooks do not support elastic jobs: see docs/elastic.md");
     const PurposeScope here = purpose("set_comm_hook()");
     check_not_begun("set_comm_hook()");
     check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
