@@ -262,7 +262,7 @@ TEST_CASE("a job continues only as long as a member has its state") {
     CHECK(job.over() == "all ranks that had its state have ended");
 }
 
-TEST_CASE("a process that comes after the end of the job is told that the others have finished") {
+TEST_CASE("a process that comes after the end of the job learns that the others have finished") {
     ElasticJob job(2);
     job.vote({1, 2});
     job.look();
