@@ -254,9 +254,7 @@ ParsedOptions usage_error(const std::string& message) {
 
 ParsedOptions parse_options(int argc, char** argv) {
     Given given;
-    CLI::App app(
-        "Starts a program as several ranks of one job on this host, as torchrun does.\n"
-        "When a rank fails, dptk-run ends the others, and exits with that rank's status.");
+    CLI::App app("Starts a program as several ranks on this host. If one fails, ends the others.");
     app.formatter(std::make_shared<Formatter>());
     declare_options(app, given);
     Split split = split_command_line(app, argc, argv);
