@@ -91,7 +91,7 @@ DPTK_INLINE const Generation& Membership::join(std::int64_t steps) {
         const NextGeneration formed = next();
         if (!formed.generation.contains(id())) continue;  // it was formed before this vote was read
         vote_.accept(formed);
-        publish_vote();  // before anybody can be connected: see MembershipKeys::vote()
+        publish_vote();  // before the members connect: see MembershipKeys::vote()
         generation_ = formed.generation;
         return generation_;
     }

@@ -98,6 +98,9 @@ class MembershipMonitor {
     [[nodiscard]] std::string why_not_continue(std::span<const Vote> votes, const EndedMembers& ended,
                                                clock::time_point now) const;
 
+    /// Returns how a member has ended; an empty text if it runs, or has not come to this store.
+    [[nodiscard]] std::string end_of(MemberId id) const;
+
     /// Returns whether a member may still run of each generation, of which one had the last state.
     [[nodiscard]] bool has_state(const Lineage& lineage) const;
 

@@ -148,22 +148,22 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
     store.set(key, "");  // wakes the members that wait for it
 }
 
+DPTK_INLINE std::string MembershipMonitor::end_of(MemberId id) const {
+    const auto known = members_.find(id);
+    return known == members_.end() ? std::string() : known->second.end;
+}
+
 DPTK_INLINE bool MembershipMonitor::has_state(const Lineage& lineage) const {
-    const auto has_ended = [&](MemberId id) {
-        const auto known = members_.find(id);
-        return known != members_.end() && !known->second.end.empty();
-    };
-    return detail::none_of(lineage.all(),
-                           [&](const Generation& one) { return detail::all_of(one.members, has_ended); });
+    return detail::none_of(lineage.all(), [&](const Generation& one) {
+        return detail::all_of(one.members, [&](MemberId id) { return !end_of(id).empty(); });
+    });
 }
 
 DPTK_INLINE bool MembershipMonitor::has_finished(const Lineage& lineage) const {
-    const auto finished = [&](MemberId id) {
-        const auto known = members_.find(id);
-        return known != members_.end() && known->second.end == MembershipKeys::finished;
-    };
-    return detail::any_of(lineage.all(),
-                          [&](const Generation& one) { return detail::any_of(one.members, finished); });
+    return detail::any_of(lineage.all(), [&](const Generation& one) {
+        return detail::any_of(one.members,
+                              [&](MemberId id) { return end_of(id) == MembershipKeys::finished; });
+    });
 }
 
 DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> votes,
