@@ -1,16 +1,20 @@
-// A rank is lost while it sends the state that it alone has.
+// Ranks with different states exchange them: the latest one counts, also if the rank that sends it is lost.
 #include <doctest/doctest.h>
 #include <dptk/comm/tcp.hpp>
+#include <dptk/control/store/tcp_store.hpp>
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
 #include <dptk/optim/sgd.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "elastic/elastic_ranks.hpp"
@@ -35,10 +39,11 @@ struct dptk::Serializer<Trap> {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 /// All ranks complete a step, and rank 0 another one. The last rank is killed, and rank 0 when it sends its
 /// state. The others must have the state after the first step.
 int lose_the_last_step() {
-    using namespace std::chrono_literals;
     try {
         dptk::ProcessGroup group =
             dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
@@ -72,6 +77,64 @@ int lose_the_last_step() {
     }
 }
 
+/// Rank 0 completes the first step, and is stopped. Rank 1 has not completed it, and repeats it alone. Then
+/// both go on together. The member `trapped` is killed if it sends its state.
+int complete_a_step_twice(std::uint16_t port, std::string_view trapped) {
+    constexpr std::chrono::milliseconds heartbeat_timeout{500};
+    try {
+        const auto store = dptk::TcpStore::connect({"127.0.0.1", port}, {.token = "/test"});
+        dptk::ProcessGroup group = dptk::init_process_group(
+            {.timeout = 20s, .heartbeat_timeout = heartbeat_timeout, .elastic = true});
+        std::vector<float> values(10, 1), gradients(10);
+        dptk::SGD<float> sgd({.lr = 1, .momentum = 0.5});
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        Trap trap;
+        dptk::ElasticState state(group, ddp, sgd, trap);
+        state.restore();
+        const bool is_first = group.rank() == 0;
+        const auto synchronize = [&] {
+            gradients.assign(10, static_cast<float>(group.size()));
+            ddp.synchronize();
+        };
+        const auto complete = [&] {
+            sgd.step(ddp.parameters());
+            state.commit();
+        };
+        const auto await_change = [&] {
+            try {
+                while (true) {
+                    synchronize();
+                    std::this_thread::sleep_for(1ms);
+                }
+            } catch (const dptk::MembershipChanged&) {
+                state.restore();
+            }
+        };
+        synchronize();
+        if (is_first) {
+            complete();
+            raise(SIGSTOP);
+        } else {
+            await_change();
+            synchronize();
+            complete();
+            store->set("alone", "");
+        }
+        trap.is_set = std::getenv("DPTK_MEMBER") == trapped;
+        await_change();
+        if (group.size() == 1 && trapped != "2") return 4;
+        const float expected = trapped == "2" ? 2 : 1;  // the gradient in the step that counts
+        const bool well =
+            state.steps() == 1 && values == std::vector<float>(10, 1 - expected) &&
+            sgd.state(0).arrays == std::vector<std::vector<float>>{std::vector<float>(10, expected)};
+        group.barrier();
+        return well ? 0 : 3;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
+
 }  // namespace
 
 TEST_CASE("ranks keep their state if the rank that sends a later one is lost") {
@@ -79,4 +142,17 @@ TEST_CASE("ranks keep their state if the rank that sends a later one is lost") {
     REQUIRE(ranks.run_until_all_have_ended());
     CHECK(ranks.failures() == 0);
     CHECK(ranks.monitor().generation().members == std::vector<dptk::detail::MemberId>{2, 3});
+}
+
+TEST_CASE("of two states after the same step, that of the later generation counts") {
+    for (const std::string_view trapped : {"1", "2"}) {
+        CAPTURE(trapped);
+        ElasticRanks ranks({.first_size = 2, .heartbeat_timeout = 500ms},
+                           [&](std::uint16_t port) { return complete_a_step_twice(port, trapped); });
+        REQUIRE(ranks.run_until([&] { return ranks.store().find("alone").has_value(); }));
+        ranks.send(1, SIGCONT);
+        REQUIRE(ranks.run_until_all_have_ended());
+        CHECK(ranks.failures() == 0);
+        CHECK(ranks.monitor().generation().members.size() == (trapped == "2" ? 1U : 2U));
+    }
 }
