@@ -1,6 +1,7 @@
 // Elastic training: processes are killed and started at random steps, and the values are those of a training
 // that changes its number of ranks at the same steps.
 #include <doctest/doctest.h>
+#include <dptk/comm/detail/elastic_group.hpp>
 #include <dptk/comm/tcp.hpp>
 #include <dptk/comm/thread.hpp>
 #include <dptk/control/store/tcp_store.hpp>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -46,8 +48,16 @@ struct Step {
     }
 };
 
-std::string step_key(std::int64_t step) {
-    return "step/" + std::to_string(step);
+std::string step_key(std::int64_t step, std::int64_t generation) {
+    return "step/" + std::to_string(step) + '/' + std::to_string(generation);
+}
+
+/// Returns a step as the last generation that has completed it has done it. A rank that was stopped may
+/// complete it later in an earlier generation, which does not count.
+std::optional<Step> find_step(ElasticRanks& job, std::int64_t step) {
+    for (std::int64_t generation = job.monitor().generation().number; generation > 0; --generation)
+        if (const auto text = job.store().find(step_key(step, generation))) return Step::parse(*text);
+    return std::nullopt;
 }
 
 /// Trains for a number of epochs, and publishes each completed step.
@@ -75,9 +85,10 @@ int train(std::int64_t epochs, std::uint16_t port) {
                 sgd.step(ddp.parameters());
                 cursor.advance();
                 state.commit();
-                log->set(step_key(state.steps()), Step{group.size(), static_cast<std::size_t>(before.epoch),
-                                                       before.consumed, model.hash()}
-                                                      .to_text());
+                log->set(
+                    step_key(state.steps(), dptk::detail::ElasticGroup::generation(group).number),
+                    Step{group.size(), static_cast<std::size_t>(before.epoch), before.consumed, model.hash()}
+                        .to_text());
             } catch (const dptk::MembershipChanged&) {
                 state.restore();
             }
@@ -133,7 +144,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
     ElasticRanks job({.first_size = ranks, .heartbeat_timeout = heartbeat_timeout},
                      [&](std::uint16_t port) { return train(epochs, port); });
     auto steps_done = [&, step = std::int64_t{0}]() mutable {
-        while (job.store().find(step_key(step + 1))) ++step;
+        while (find_step(job, step + 1)) ++step;
         return step;
     };
     std::int64_t until = 0;
@@ -163,8 +174,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
     MESSAGE("seed " << seed << ": generations " << job.monitor().generation().number);
     CHECK(job.failures() == 0);
     std::vector<Step> steps;
-    for (std::int64_t i = 1; const auto text = job.store().find(step_key(i)); ++i)
-        steps.push_back(Step::parse(*text));
+    for (std::int64_t i = 1; const auto step = find_step(job, i); ++i) steps.push_back(*step);
     REQUIRE_FALSE(steps.empty());
     std::size_t position = 0;
     for (const Step& step : steps) {  // each sample once in each epoch

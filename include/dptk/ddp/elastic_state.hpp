@@ -218,8 +218,9 @@ class ElasticState {
     void keep_objects();
     void keep_buffers();
 
-    /// Sends the state of a rank that has completed the most steps to all ranks. If that fails, a rank that
-    /// had completed fewer steps returns to its own state, which may then be the best one left. Collective.
+    /// Sends the state of a rank that has completed the most steps, the last of them in the latest
+    /// generation, to all ranks. If that fails, ranks with another state return to it, since it may then be
+    /// the best one left. Collective.
     void exchange();
     void exchange_from(int root);
 
@@ -231,6 +232,7 @@ class ElasticState {
     std::vector<std::unique_ptr<detail::ElasticPart>> parts_;
     std::vector<std::byte> buffers_;  // at the end of the last step
     std::int64_t steps_ = 0;
+    std::int64_t generation_ = 0;  // in which the last of them was completed
     std::int64_t changes_ = 0;
     std::size_t synchronized_ = 0;  // how many steps `ddp` had synchronized at the last commit
     std::vector<detail::MemberId> members_;

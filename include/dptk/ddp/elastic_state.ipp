@@ -3,6 +3,8 @@
 #include "dptk/ddp/elastic_state.hpp"
 
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
@@ -56,6 +58,7 @@ DPTK_INLINE void ElasticState::commit() {
             "ElasticState: a step is complete, but its DistributedDataParallel has synchronized no gradients "
             "in it: a step consists of all of its micro-batches");
     synchronized_ = synchronized;
+    generation_ = detail::ElasticGroup::generation(group_).number;
     keep_objects();
 }
 
@@ -66,25 +69,37 @@ DPTK_INLINE void ElasticState::restore() {
     synchronized_ = ddp_.reducer().steps();
     // The ranks of a program with a mistake would repeat it together for ever.
     constexpr int most_changes = 5;
-    const bool is_same = steps_ == steps_at_change_ && members_ == detail::ElasticGroup::members(group_);
+    const std::vector<detail::MemberId>& members = detail::ElasticGroup::generation(group_).members;
+    const bool is_same = steps_ == steps_at_change_ && members_ == members;
     changes_without_step_ = is_same ? changes_without_step_ + 1 : 0;
     steps_at_change_ = steps_;
-    members_ = detail::ElasticGroup::members(group_);
+    members_ = members;
     if (changes_without_step_ < most_changes) return;
     detail::throw_agreed(group_, Error(detail::text("ElasticState: the same ranks have formed their group ",
                                                     most_changes, " times without completing a step")));
 }
 
 DPTK_INLINE void ElasticState::exchange() {
+    // A rank that was stopped may complete a step that the others have repeated without it.
+    using Point = std::pair<std::int64_t, std::int64_t>;
     const std::vector<std::int64_t> steps = group_.all_gather_value(steps_);
-    const auto root = static_cast<int>(detail::max_element(steps) - steps.begin());
-    const std::int64_t most = steps[static_cast<std::size_t>(root)];
-    if (most < 0)
+    const std::vector<std::int64_t> generations = group_.all_gather_value(generation_);
+    const Point own{steps_, generation_};
+    Point last = own;
+    int root = group_.rank();
+    for (int rank = 0; rank < group_.size(); ++rank) {
+        const auto i = static_cast<std::size_t>(rank);
+        const Point other{steps[i], generations[i]};
+        if (other > last || (other == last && rank < root)) {
+            last = other;
+            root = rank;
+        }
+    }
+    if (last.first < 0)
         detail::throw_agreed(group_, Error("ElasticState: all ranks that had the state of the training have "
                                            "ended while they sent it to the others"));
-    const std::int64_t before = steps_;
-    const bool is_new = before <= 0;
-    if (before < most && !is_new) {
+    const bool is_new = steps_ <= 0;
+    if (own != last && !is_new) {
         const std::vector<std::byte> values = copy_values();
         for (const auto& part : parts_) part->back_up();
         try {
@@ -96,10 +111,10 @@ DPTK_INLINE void ElasticState::exchange() {
         }
         for (const auto& part : parts_) part->forget_backup();
     } else {
-        if (before < most) steps_ = -1;  // until the state has been received
+        if (own != last) steps_ = -1;  // until the state has been received
         exchange_from(root);
     }
-    steps_ = most;
+    std::tie(steps_, generation_) = last;
     keep_buffers();
 }
 

@@ -29,8 +29,8 @@ class ElasticGroup {
     /// Returns whether reform() has returned for the group's current members.
     [[nodiscard]] static bool is_complete(const ProcessGroup& group);
 
-    /// Returns the members of the group, for comparison.
-    [[nodiscard]] static const std::vector<MemberId>& members(const ProcessGroup& group);
+    /// Returns the number and the members of the group's current generation.
+    [[nodiscard]] static const Generation& generation(const ProcessGroup& group);
 
     /// Notes that the group has completed its work, so that nobody joins any more.
     static void finish(const ProcessGroup& group);

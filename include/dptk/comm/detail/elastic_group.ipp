@@ -74,8 +74,8 @@ DPTK_INLINE bool ElasticGroup::is_complete(const ProcessGroup& group) {
     return group.elastic_ && group.elastic_->is_complete_;
 }
 
-DPTK_INLINE const std::vector<MemberId>& ElasticGroup::members(const ProcessGroup& group) {
-    return group.elastic_->membership_.generation().members;
+DPTK_INLINE const Generation& ElasticGroup::generation(const ProcessGroup& group) {
+    return group.elastic_->membership_.generation();
 }
 
 DPTK_INLINE void ElasticGroup::finish(const ProcessGroup& group) {
