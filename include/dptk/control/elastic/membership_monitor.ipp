@@ -99,6 +99,10 @@ DPTK_INLINE std::optional<std::string> MembershipMonitor::why_to_break(Store& st
             return text(name, " has sent no heartbeat for ", duration_text(rules_.heartbeat_timeout));
         if (has_voted(member)) return text(name, " has left the group");
     }
+    const bool have_ended =
+        !generation_.members.empty() &&
+        detail::all_of(generation_.members, [&](MemberId id) { return !end_of(id).empty(); });
+    if (have_ended) return std::string(all_have_finished);
     if (!here.find(MembershipKeys::formed) || here.find(MembershipKeys::finishing)) return std::nullopt;
     return newcomers(now);
 }
