@@ -21,6 +21,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -67,10 +68,19 @@ HostBackend make_host_backend(const Options&) {
 void set_threads(int) {}
 #endif
 
+/// Returns the number of ranks on this host that the run begins with.
+int ranks_of_host(const dptk::ProcessGroup& group) {
+    if (!group.is_elastic()) return group.local_size();
+    int ranks = 1;  // until it joins the others, each rank of an elastic job is alone
+    if (const char* const given = std::getenv("LOCAL_WORLD_SIZE"))
+        (void)dptk::detail::parse_number(std::string_view(given), ranks);
+    return std::max(1, ranks);
+}
+
 /// Returns this rank's share of the host's cores, but not more than the cores that this process may use.
 int cores_of_rank(const dptk::ProcessGroup& group) {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const int share = static_cast<int>(online) / group.local_size();
+    const int share = static_cast<int>(online) / ranks_of_host(group);
     return std::max(1, std::min(share, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
@@ -150,12 +160,47 @@ class VerifyParameters : public dptk::Callback {
 
     void epoch_end(dptk::TrainingRun& run) override {
         const auto hash = dptk::detail::agreed_parameter_hash(run.group(), run.parameters());
+        if (run.group().rank() != 0) return;
         printer_.line(format("parameters: %016llx on all %d rank(s)", static_cast<unsigned long long>(hash),
                              run.group().size()));
     }
 
   private:
     dptk::ProgressPrinter& printer_;
+};
+
+/// Prints what a run begins with: at once, or in an elastic job, when the first ranks have joined.
+class Introduction {
+  public:
+    Introduction(const dptk::ProcessGroup& group, dptk::ProgressPrinter& printer)
+        : is_elastic_(group.is_elastic()), printer_(printer) {}
+
+    void line(std::string text) {
+        if (!is_elastic_) return printer_.line(text);
+        lines_.push_back(std::move(text));
+    }
+
+    /// Prints the lines that wait. Called on rank 0.
+    void print() {
+        for (const std::string& text : std::exchange(lines_, {})) printer_.line(text);
+    }
+
+  private:
+    bool is_elastic_;
+    dptk::ProgressPrinter& printer_;
+    std::vector<std::string> lines_;
+};
+
+class PrintIntroduction : public dptk::Callback {
+  public:
+    explicit PrintIntroduction(Introduction& introduction) : introduction_(introduction) {}
+
+    void train_begin(dptk::TrainingRun& run) override {
+        if (run.group().rank() == 0 && run.status().changes == 0) introduction_.print();
+    }
+
+  private:
+    Introduction& introduction_;
 };
 
 /// Makes the trainer prune the network. Returns its callback.
@@ -196,8 +241,7 @@ void require_all(const Options& options, dptk::LoadedWeights loaded) {
 }
 
 template <class Net>
-void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
-                  dptk::ProgressPrinter& printer) {
+void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net, Introduction& introduction) {
     if (options.weights.empty()) return;
     const dptk::LoadedWeights loaded = dptk::on_all_or_none(group, [&] {
         dptk::LoadedWeights report =
@@ -205,7 +249,7 @@ void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
         if (options.evaluate && !uses_checkpoint(options)) require_all(options, report);
         return report;
     });
-    printer.line(options.weights + ": " + loaded.describe());
+    introduction.line(options.weights + ": " + loaded.describe());
 }
 
 /// Writes a file into the working folder. Only rank 0 does so.
@@ -293,7 +337,7 @@ void fit(dptk::ProcessGroup& group, Trainer& trainer, const Options& options, co
 }
 #else
 template <class Net>
-void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrinter&) {
+void load_weights(dptk::ProcessGroup&, const Options&, Net&, Introduction&) {
 }  // parse_options refuses --weights
 
 template <class Trainer>
@@ -354,15 +398,20 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     const std::string log =
         group.rank() == 0 && !options.work_dir.empty() && !options.evaluate ? log_file(options) : "";
     dptk::ProgressPrinter printer(style, log);
-    if (options.summary) printer.line(net.graph().summary());
-    if (!data.remark.empty()) printer.line(data.remark);
-    printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %s each",
-                        options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
-                        group.size(), group.backend().c_str(), computed_by.c_str()));
-    load_weights(group, options, net, printer);
+    Introduction introduction(group, printer);
+    if (options.summary) introduction.line(net.graph().summary());
+    if (!data.remark.empty()) introduction.line(data.remark);
+    const std::string ranks = group.is_elastic()
+                                  ? std::string("elastic ranks")
+                                  : format("%d rank(s) over %s", group.size(), group.backend().c_str());
+    introduction.line(format("%s on %s: %zu training and %zu test images, %s, %s each", options.model.c_str(),
+                             options.dataset.c_str(), data.train.size(), data.test.size(), ranks.c_str(),
+                             computed_by.c_str()));
+    load_weights(group, options, net, introduction);
     if (options.scale_lr)
-        printer.line(format("learning rate %g: --lr %g, scaled", trainer.initial_lr(), options.lr));
+        introduction.line(format("learning rate %g: --lr %g, scaled", trainer.initial_lr(), options.lr));
 
+    trainer.add(PrintIntroduction(introduction));
     trainer.add(dptk::LearningRate(schedule(options)));
     if constexpr (std::same_as<typename Backend::Tensor, dptk::Tensor<float>>) {  // in host memory
         if (options.ema > 0) trainer.add(dptk::AverageWeights({.decay = options.ema}));
@@ -388,7 +437,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
             return printer.line("evaluation ended early: " + trainer.status().stop_reason);
     }
     const dptk::EpochResult& tested = trainer.status().test;
-    if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
+    if (group.rank() == 0 && tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
 }
 
 template <class Dataset>
@@ -470,19 +519,27 @@ void run_replicas(dptk::ProcessGroup& processes, const Options& options) {
     });
 }
 
+/// Whether --elastic is given, which must be known before the other options, since the ranks compare these.
+bool wants_elastic(int argc, char** argv) {
+    return std::any_of(argv + 1, argv + argc,
+                       [](const char* argument) { return std::string_view(argument) == "--elastic"; });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     int rank = 0;
     try {
         const dptk::StopSignals signals;
-        dptk::ProcessGroup group = dptk::init_process_group();
+        dptk::ProcessGroup group = dptk::init_process_group({.elastic = wants_elastic(argc, argv)});
         rank = group.rank();
         const ParsedOptions parsed = parse_options(
             argc, argv, group.size(), [&](const std::string& path) { return inputs_of_rank_0(group, path); });
         if (rank == 0 && !parsed.warning.empty())
             std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
+            if (parsed.options->elastic && !wants_elastic(argc, argv))
+                throw dptk::ArgumentError("elastic: expected --elastic on the command line");
             dptk::StopSignals::set_grace_time(std::chrono::seconds(parsed.options->grace));
             if (parsed.options->parallel == "ddp")
                 run(group, *parsed.options);

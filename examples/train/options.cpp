@@ -214,6 +214,21 @@ void check_device(Settings& settings, const Options& options) {
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
 
+void check_elastic(Settings& settings, const Options& options) {
+    if (!options.elastic) return;
+    const auto exclude = [&](const char* name, bool is_used) {
+        settings.require(name, "elastic", !is_used, "cannot be combined with --elastic");
+    };
+    exclude("shard-optimizer", options.shard_optimizer);
+    exclude("comm-hook", options.comm_hook != "none");
+    exclude("prune", prunes(options));
+    exclude("evaluate", options.evaluate);
+    exclude("parallel", options.parallel != "ddp");
+    exclude("device", options.device != "cpu");
+    settings.require("scale-lr", "elastic", !options.scale_lr || options.reproducible_shards > 0,
+                     "needs --reproducible with --elastic, since the number of ranks changes");
+}
+
 /// Sets the number of replicas if it has its default, and divides the batch among them.
 void set_replicas(Settings& settings, Options& options, int processes) {
     const bool has_replicas = options.parallel != "ddp";
@@ -568,6 +583,8 @@ void add_options(CLI::App& app, Options& options) {
                    "number of shards of each step, for the same bits at every number of ranks; 0: off")
         ->type_name("SHARDS")
         ->check(whole_number());
+    app.add_flag("--elastic", options.elastic,
+                 "continue when ranks are lost or join; start it with dptk-run --elastic");
     app.add_flag("--verify", options.verify,
                  "after each epoch, check that all ranks have the same parameters");
 }
@@ -608,6 +625,7 @@ ParsedOptions parse_options(int argc, char** argv, int processes,
             Settings in_force(app, settings);
             check_dataset(in_force, options);
             check_device(in_force, options);
+            check_elastic(in_force, options);
             check_pruning(in_force, options);
             check_files(in_force, options);
             set_replicas(in_force, options, processes);

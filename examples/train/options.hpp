@@ -60,6 +60,7 @@ struct Options {
     std::string overlap = "auto";
     std::string comm_hook = "none";
     bool shard_optimizer = false;
+    bool elastic = false;
     std::size_t reproducible_shards = 0;  // 0: none
     std::string device = "cpu";
     std::string precision = "tf32";  // on a GPU

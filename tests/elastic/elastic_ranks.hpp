@@ -78,8 +78,9 @@ class ElasticRanks {
     [[nodiscard]] const std::map<dptk::detail::MemberId, pid_t>& running() const { return running_; }
     /// Whether another process than this one has the state of the work, so that the job can continue.
     [[nodiscard]] bool can_lose(dptk::detail::MemberId id) const {
-        return std::any_of(complete_.begin(), complete_.end(),
-                           [&](auto other) { return other != id && running_.contains(other); });
+        return std::any_of(complete_.begin(), complete_.end(), [&](auto other) {
+            return other != id && running_.contains(other) && monitor_.generation().contains(other);
+        });
     }
 
     [[nodiscard]] const dptk::detail::MembershipMonitor& monitor() const { return monitor_; }

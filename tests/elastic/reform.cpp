@@ -26,7 +26,6 @@ int count_together(std::int64_t last) {
     try {
         dptk::ProcessGroup group =
             dptk::init_process_group({.timeout = 20s, .heartbeat_timeout = 2s, .elastic = true});
-        const std::shared_ptr<dptk::Store> store = group.channel().control().store();
         std::int64_t count = 0;
         const auto exchange = [&] { count = group.all_reduce_value(count, dptk::ReduceOp::max); };
         dptk::reform(group, exchange);

@@ -17,6 +17,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/reproducible.hpp"
 #include "dptk/optim/broadcast_optimizer_state.hpp"
 #include "dptk/optim/optimizer.hpp"
 
@@ -140,11 +141,17 @@ class ElasticState {
   public:
     /// The objects are: dptk's optimizers; classes with state() and restore(state, group), such as
     /// BatchCursor; and variables of any type with a Serializer, such as a random generator or a number. They
-    /// must outlive this object. Values and buffers of `ddp` need not be listed. Not collective.
-    /// Throws ArgumentError if the job is elastic and the buffers of `ddp` are in device memory.
+    /// must outlive this object, as `ddp` must. Values and buffers of `ddp` need not be listed. Not
+    /// collective. Throws ArgumentError if the job is elastic and the buffers of `ddp` are in device memory.
     template <class... Objects>
     ElasticState(ProcessGroup& group, DistributedDataParallel& ddp, Objects&... objects)
-        : ElasticState(group, ddp, Only{}) {
+        : ElasticState(group, averages_of(ddp)) {
+        (add(objects), ...);
+    }
+    /// The same for a ReproducibleDataParallel: the values are those of a job whose ranks do not change.
+    template <class... Objects>
+    ElasticState(ProcessGroup& group, ReproducibleDataParallel& ddp, Objects&... objects)
+        : ElasticState(group, averages_of(ddp)) {
         (add(objects), ...);
     }
     ~ElasticState();
@@ -194,9 +201,34 @@ class ElasticState {
     [[nodiscard]] std::int64_t changes() const noexcept { return changes_; }
 
   private:
-    struct Only {};
+    template <class Model>
+    friend class Trainer;
 
-    ElasticState(ProcessGroup& group, DistributedDataParallel& ddp, Only);
+    /// What averages the gradients.
+    class Averages {
+      public:
+        virtual ~Averages() = default;
+
+        /// Returns the number of steps that have been synchronized.
+        [[nodiscard]] virtual std::size_t steps() = 0;
+
+        /// Returns the parameters with their current addresses, also during a step.
+        [[nodiscard]] virtual std::vector<ParameterRef> find_parameters() = 0;
+
+        [[nodiscard]] virtual std::vector<std::byte> copy_buffers() = 0;
+        virtual void restore_buffers(std::span<const std::byte> elements) = 0;
+
+        /// Continues over a group that was formed again, with the values and buffers of rank `root`.
+        /// Collective.
+        virtual void continue_over(ProcessGroup& group, int root) = 0;
+    };
+    class AveragesOfDdp;
+    class AveragesOfReproducible;
+
+    [[nodiscard]] static std::unique_ptr<Averages> averages_of(DistributedDataParallel& ddp);
+    [[nodiscard]] static std::unique_ptr<Averages> averages_of(ReproducibleDataParallel& ddp);
+
+    ElasticState(ProcessGroup& group, std::unique_ptr<Averages> averages);
 
     template <class Object>
     void add(Object& object) {
@@ -204,8 +236,7 @@ class ElasticState {
                       "dptk: an object of an ElasticState is one of dptk's optimizers, has state() and "
                       "restore(state, group), or has a Serializer");
         if constexpr (Optimizer<Object>) {
-            parts_.push_back(
-                std::make_unique<detail::ElasticOptimizer<Object>>(object, ddp_.parameters().size()));
+            parts_.push_back(std::make_unique<detail::ElasticOptimizer<Object>>(object, slots_));
         } else if constexpr (detail::Resumable<Object>) {
             parts_.push_back(std::make_unique<detail::ElasticPosition<Object>>(object));
         } else {
@@ -218,6 +249,10 @@ class ElasticState {
     void keep_objects();
     void keep_buffers();
 
+    /// Notes a point that this rank has reached, as commit() does, also if no gradients were synchronized. If
+    /// `keeps_values`, what changes values until the next point is undone by a restore().
+    void note_point(bool keeps_values);
+
     /// Sends the state of a rank that has completed the most steps, the last of them in the latest
     /// generation, to all ranks. If that fails, ranks with another state return to it, since it may then be
     /// the best one left. Collective.
@@ -228,9 +263,11 @@ class ElasticState {
     void write_values(std::span<const std::byte> values);
 
     ProcessGroup& group_;
-    DistributedDataParallel& ddp_;
+    std::unique_ptr<Averages> averages_;
+    std::size_t slots_ = 0;
     std::vector<std::unique_ptr<detail::ElasticPart>> parts_;
     std::vector<std::byte> buffers_;  // at the end of the last step
+    std::vector<std::byte> values_;   // those of the last point, if they are kept
     std::int64_t steps_ = 0;
     std::int64_t generation_ = 0;  // in which the last of them was completed
     std::int64_t changes_ = 0;

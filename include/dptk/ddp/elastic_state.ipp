@@ -27,13 +27,50 @@ DPTK_INLINE void copy_bytes(void* to, const void* from, std::size_t bytes, Devic
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE ElasticState::ElasticState(ProcessGroup& group, DistributedDataParallel& ddp, Only)
-    : group_(group), ddp_(ddp) {
+class ElasticState::AveragesOfDdp final : public Averages {
+  public:
+    explicit AveragesOfDdp(DistributedDataParallel& ddp) : ddp_(ddp) {}
+    std::size_t steps() override { return ddp_.reducer().steps(); }
+    std::vector<ParameterRef> find_parameters() override { return ddp_.reducer().find_parameters(); }
+    std::vector<std::byte> copy_buffers() override { return ddp_.reducer().copy_buffers(); }
+    void restore_buffers(std::span<const std::byte> elements) override {
+        ddp_.reducer().restore_buffers(elements);
+    }
+    void continue_over(ProcessGroup& group, int root) override { ddp_.continue_over(group, root); }
+
+  private:
+    DistributedDataParallel& ddp_;
+};
+
+/// The models of a ReproducibleDataParallel have no buffers.
+class ElasticState::AveragesOfReproducible final : public Averages {
+  public:
+    explicit AveragesOfReproducible(ReproducibleDataParallel& ddp) : ddp_(ddp) {}
+    std::size_t steps() override { return ddp_.steps_; }
+    std::vector<ParameterRef> find_parameters() override { return ddp_.parameters_.source().collect(); }
+    std::vector<std::byte> copy_buffers() override { return {}; }
+    void restore_buffers(std::span<const std::byte> /*elements*/) override {}
+    void continue_over(ProcessGroup& /*group*/, int root) override { ddp_.continue_over(root); }
+
+  private:
+    ReproducibleDataParallel& ddp_;
+};
+
+DPTK_INLINE std::unique_ptr<ElasticState::Averages> ElasticState::averages_of(DistributedDataParallel& ddp) {
+    return std::make_unique<AveragesOfDdp>(ddp);
+}
+
+DPTK_INLINE std::unique_ptr<ElasticState::Averages> ElasticState::averages_of(ReproducibleDataParallel& ddp) {
+    return std::make_unique<AveragesOfReproducible>(ddp);
+}
+
+DPTK_INLINE ElasticState::ElasticState(ProcessGroup& group, std::unique_ptr<Averages> averages)
+    : group_(group), averages_(std::move(averages)), slots_(averages_->find_parameters().size()) {
     keep_buffers();
 }
 
 DPTK_INLINE void ElasticState::keep_buffers() {
-    if (group_.is_elastic()) buffers_ = ddp_.reducer().copy_buffers();
+    if (group_.is_elastic()) buffers_ = averages_->copy_buffers();
 }
 
 DPTK_INLINE ElasticState::~ElasticState() = default;
@@ -50,15 +87,22 @@ DPTK_INLINE void ElasticState::begin() {
 }
 
 DPTK_INLINE void ElasticState::commit() {
-    ++steps_;
-    if (!group_.is_elastic()) return;
-    const std::size_t synchronized = ddp_.reducer().steps();
-    if (changes_ == 0 || synchronized == synchronized_)
+    if (!group_.is_elastic()) {
+        ++steps_;
+        return;
+    }
+    if (changes_ == 0 || averages_->steps() == synchronized_)
         throw ArgumentError(
             "ElasticState: a step is complete, but its DistributedDataParallel has synchronized no gradients "
             "in it: a step consists of all of its micro-batches");
-    synchronized_ = synchronized;
+    note_point(false);
+}
+
+DPTK_INLINE void ElasticState::note_point(bool keeps_values) {
+    ++steps_;
+    synchronized_ = averages_->steps();
     generation_ = detail::ElasticGroup::generation(group_).number;
+    values_ = keeps_values ? copy_values() : std::vector<std::byte>();
     keep_objects();
 }
 
@@ -66,7 +110,7 @@ DPTK_INLINE void ElasticState::restore() {
     if (changes_ == 0) keep_objects();
     detail::ElasticGroup::reform(group_, steps_, [&] { exchange(); });
     ++changes_;
-    synchronized_ = ddp_.reducer().steps();
+    synchronized_ = averages_->steps();
     // The ranks of a program with a mistake would repeat it together for ever.
     constexpr int most_changes = 5;
     const std::vector<detail::MemberId>& members = detail::ElasticGroup::generation(group_).members;
@@ -80,6 +124,8 @@ DPTK_INLINE void ElasticState::restore() {
 }
 
 DPTK_INLINE void ElasticState::exchange() {
+    averages_->restore_buffers(buffers_);
+    if (!values_.empty()) write_values(values_);
     // A rank that was stopped may complete a step that the others have repeated without it.
     using Point = std::pair<std::int64_t, std::int64_t>;
     const std::vector<std::int64_t> steps = group_.all_gather_value(steps_);
@@ -116,18 +162,18 @@ DPTK_INLINE void ElasticState::exchange() {
     }
     std::tie(steps_, generation_) = last;
     keep_buffers();
+    values_ = copy_values();  // until the next step is complete
 }
 
 DPTK_INLINE void ElasticState::exchange_from(int root) {
-    ddp_.reducer().restore_buffers(buffers_);
-    ddp_.continue_over(group_, root);
+    averages_->continue_over(group_, root);
     for (const auto& part : parts_) part->exchange(group_, root);
     group_.barrier();
 }
 
 DPTK_INLINE std::vector<std::byte> ElasticState::copy_values() {
     std::vector<std::byte> out;
-    for (const ParameterRef& parameter : ddp_.reducer().find_parameters()) {
+    for (const ParameterRef& parameter : averages_->find_parameters()) {
         const Buffer value = parameter.value_buffer();
         const std::size_t first = out.size();
         out.resize(first + value.bytes());
@@ -137,7 +183,7 @@ DPTK_INLINE std::vector<std::byte> ElasticState::copy_values() {
 }
 
 DPTK_INLINE void ElasticState::write_values(std::span<const std::byte> values) {
-    for (const ParameterRef& parameter : ddp_.reducer().find_parameters()) {
+    for (const ParameterRef& parameter : averages_->find_parameters()) {
         const Buffer value = parameter.value_buffer();
         detail::copy_bytes(value.data, values.data(), value.bytes(), value.device);
         values = values.subspan(value.bytes());

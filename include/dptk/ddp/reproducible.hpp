@@ -16,12 +16,13 @@
 namespace DPTK_NAMESPACE {
 
 /// Averages gradients so that the result is bitwise equal for every number of ranks. Each step's batch is
-/// computed in `shards` pieces, which are the same for every number of ranks. Each rank computes equally
-/// many pieces, one after the other, and the gradients of all pieces are summed in the order of a fixed
-/// binary tree. Piece s consists of the samples that DistributedSampler(size, shards, s) returns.
+/// computed in `shards` pieces, which are the same for every number of ranks. Each rank computes some of
+/// them, one after the other: equally many if `shards` is a multiple of the number of ranks, and otherwise
+/// one more on some ranks. The gradients of all pieces are summed in the order of a fixed binary tree. Piece
+/// s consists of the samples that DistributedSampler(size, shards, s) returns.
 ///
-/// 1, 2, 4 and 8 ranks compute the same bits, provided that the program computes the same bits for one
-/// piece on each rank, as the same binary does on the same kind of machine. Unlike in
+/// All numbers of ranks up to `shards` compute the same bits, provided that the program computes the same
+/// bits for one piece on each rank, as the same binary does on the same kind of machine. Unlike in
 /// DistributedDataParallel, nothing overlaps backward, and each rank keeps additional copies of its
 /// gradients: about log2 of its number of pieces, in f32, or in f64 for f64 gradients. If `shards` and the
 /// number of ranks are not both powers of two, a rank's pieces may form several nodes of the tree instead
@@ -29,8 +30,8 @@ namespace DPTK_NAMESPACE {
 class ReproducibleDataParallel {
   public:
     /// Accepts values and gradients as DistributedDataParallel does, and broadcasts rank 0's values.
-    /// Collective. Throws on all ranks: ArgumentError if `shards` is not a multiple of the number of ranks,
-    /// or if a rank's parameters are unusable; MismatchError if the parameters differ between ranks. The
+    /// Collective. Throws on all ranks: ArgumentError if there are fewer shards than ranks, or if a
+    /// rank's parameters are unusable; MismatchError if the parameters differ between ranks. The
     /// group must outlive this object.
     template <class Values, class Gradients>
     ReproducibleDataParallel(ProcessGroup& group, Values&& values, Gradients&& gradients, std::size_t shards)
@@ -62,6 +63,8 @@ class ReproducibleDataParallel {
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
+    friend class ElasticState;
+
     /// All gradients of one dtype, concatenated, in the type in which they are summed.
     struct Row {
         DType dtype;  // f32 or f64
@@ -75,6 +78,16 @@ class ReproducibleDataParallel {
         Memory memory;
     };
 
+    /// Compares the parameters between ranks, takes the values of rank `root`, and makes memory for the
+    /// group's number of ranks. Collective.
+    void begin(int root, std::string problem);
+
+    /// Continues over the group, which was formed again. Collective.
+    void continue_over(int root);
+
+    /// Throws MembershipChanged if the members of an elastic job change, or this process has not joined it.
+    void check_members() const;
+
     void lay_out();
 
     /// Returns memory for all gradients. Padding at the end of each row is zero; other contents are
@@ -82,6 +95,7 @@ class ReproducibleDataParallel {
     [[nodiscard]] Memory take_memory();
 
     [[nodiscard]] detail::TreeNode range_of(int rank) const;
+    [[nodiscard]] int rank_of(std::size_t shard) const;
 
     [[nodiscard]] std::vector<detail::TreeNode> nodes_of(int rank) const;
 
@@ -143,6 +157,7 @@ class ReproducibleDataParallel {
     std::vector<std::byte> in_;
     std::size_t added_ = 0;
     std::size_t samples_ = 0;
+    std::size_t steps_ = 0;
     std::string problem_;
 };
 

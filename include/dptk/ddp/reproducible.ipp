@@ -9,6 +9,7 @@
 #include <span>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -17,24 +18,42 @@ DPTK_INLINE ReproducibleDataParallel::ReproducibleDataParallel(ProcessGroup& gro
                                                                std::size_t shards,
                                                                std::vector<std::string> parameters_to_ignore)
     : group_(group), parameters_(std::move(source)), root_{0, shards} {
-    group.refuse_elastic("ReproducibleDataParallel");
-    const auto ranks = static_cast<std::size_t>(group.size());
     std::string problem;
     try {
         parameters_.find({.parameters_to_ignore = std::move(parameters_to_ignore)});
         detail::require_lasting_gradients(parameters_.refs(), "ReproducibleDataParallel");
         detail::require_host_memory(parameters_.refs(), "ReproducibleDataParallel");
-        if (shards == 0 || shards % ranks != 0)
-            throw ArgumentError(detail::text("invalid number of shards ", shards,
-                                             ": expected a positive multiple of the number of ranks, ",
-                                             ranks));
     } catch (const std::exception& error) {
         problem = error.what();
     }
+    begin(0, std::move(problem));
+}
+
+DPTK_INLINE void ReproducibleDataParallel::begin(int root, std::string problem) {
+    const auto ranks = static_cast<std::size_t>(group_.size());
+    if (problem.empty() && root_.end < ranks)
+        problem = detail::text("invalid number of shards ", root_.end,
+                               ": expected at least the number of ranks, ", ranks);
     detail::check_no_problem<ArgumentError>(group_, problem);
-    detail::check_equal_tables(group_, "models", detail::text(shards, " shards\n") + parameters_.table());
-    parameters_.broadcast_values(group_, 0);
+    detail::check_equal_tables(group_, "models", detail::text(root_.end, " shards\n") + parameters_.table());
+    parameters_.broadcast_values(group_, root);
     lay_out();
+}
+
+DPTK_INLINE void ReproducibleDataParallel::continue_over(int root) {
+    reset();
+    spare_.clear();
+    total_.clear();
+    problem_.clear();
+    begin(root, {});
+}
+
+DPTK_INLINE void ReproducibleDataParallel::check_members() const {
+    if (!group_.is_elastic()) return;
+    if (!detail::ElasticGroup::is_complete(group_))
+        throw MembershipChanged(
+            "this rank does not have the state of its elastic job yet: call ElasticState::restore()");
+    group_.channel().control().job_state()->check();
 }
 
 DPTK_INLINE std::vector<std::size_t> ReproducibleDataParallel::shards() const {
@@ -72,6 +91,7 @@ DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
 DPTK_INLINE void ReproducibleDataParallel::synchronize() {
     const detail::PurposeScope here(group_.channel(),
                                     {.call = "synchronize()", .owner = "ReproducibleDataParallel"});
+    check_members();
     const detail::TreeNode own = range_of(group_.rank());
     if (own.first + added_ != own.end && problem_.empty())
         problem_ = detail::text("has added ", added_, " of its ", own.end - own.first, " shards");
@@ -85,6 +105,7 @@ DPTK_INLINE void ReproducibleDataParallel::synchronize() {
     exchange();
     write_gradients(samples == 0 ? 0 : 1 / static_cast<double>(samples));
     reset();
+    ++steps_;
 }
 
 DPTK_INLINE void ReproducibleDataParallel::lay_out() {
@@ -110,8 +131,14 @@ DPTK_INLINE ReproducibleDataParallel::Memory ReproducibleDataParallel::take_memo
 }
 
 DPTK_INLINE detail::TreeNode ReproducibleDataParallel::range_of(int rank) const {
-    const std::size_t each = root_.end / static_cast<std::size_t>(group_.size());
-    return {static_cast<std::size_t>(rank) * each, (static_cast<std::size_t>(rank) + 1) * each};
+    const auto first = [&](int of) {
+        return static_cast<std::size_t>(of) * root_.end / static_cast<std::size_t>(group_.size());
+    };
+    return {first(rank), first(rank + 1)};
+}
+
+DPTK_INLINE int ReproducibleDataParallel::rank_of(std::size_t shard) const {
+    return static_cast<int>(((shard + 1) * static_cast<std::size_t>(group_.size()) - 1) / root_.end);
 }
 
 DPTK_INLINE std::vector<detail::TreeNode> ReproducibleDataParallel::nodes_of(int rank) const {
@@ -173,7 +200,7 @@ DPTK_INLINE void ReproducibleDataParallel::exchange() {
         }
         group_.all_to_all(out_, in_);
         const auto place = [&](const detail::TreeNode& node) -> std::byte* {
-            const auto rank = static_cast<int>(node.first / (root_.end / ranks));
+            const int rank = rank_of(node.first);
             const std::vector<detail::TreeNode> nodes = nodes_of(rank);
             const auto found = detail::find(nodes, node);
             if (found == nodes.end()) return nullptr;

@@ -32,6 +32,8 @@ struct TrainingStatus {
         0;  ///< Of this epoch up to now, over all ranks; set together with `training`.
     /// Loss and accuracy of the last evaluation, from Callback::test_summary() on.
     EpochResult test = {};
+    /// How often the ranks of an elastic job have changed since the run began.
+    int changes = 0;
     /// Why the run, or an evaluation after it, ends early; empty unless it does.
     std::string stop_reason = {};
 
@@ -117,6 +119,12 @@ class TrainingRun {
 /// which they were added. Those that a class does not override do nothing. Each fit() is a new run, in which
 /// status().step is 0 in train_begin() unless Checkpoint has continued an earlier run: a callback then begins
 /// with a new state.
+///
+/// In an elastic job, a change of the ranks may interrupt each function that communicates, and steps. All
+/// ranks, also new ones, then continue as from a checkpoint: train_begin, in which status().changes is not 0,
+/// and restore() with what save() has added at the last of these points: after the optimizer's step, after
+/// batch_end, before an evaluation, and after epoch_end. What followed that point is repeated, with the same
+/// values. save() is called at each of these points, and must not communicate then.
 ///
 ///     struct PrintLoss : dptk::Callback {
 ///         void epoch_end(dptk::TrainingRun& run) override {

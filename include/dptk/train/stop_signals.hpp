@@ -53,7 +53,8 @@ class StopSignals {
 
 /// Ends the run on all ranks after the same step or evaluation batch if any rank has received a signal, so
 /// that a Checkpoint callback writes one checkpoint. Needs a StopSignals object, and calls all_reduce once in
-/// each step.
+/// each step. In an elastic job, the run ends if all ranks have received one; a rank that alone has received
+/// one leaves the job by an Error, and the others continue.
 class StopOnSignal : public Callback {
   public:
     void step(TrainingRun& run) override { StopSignals::note_from_now_on(run.group().rank()); }
@@ -62,6 +63,8 @@ class StopOnSignal : public Callback {
 
   private:
     static void check(TrainingRun& run);
+    static void check_elastic(TrainingRun& run);
+    static void stop(TrainingRun& run, int signal);
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -13,6 +13,7 @@
 
 #include "dptk/control/process/signal_stack.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -121,9 +122,23 @@ DPTK_INLINE std::string signal_name(int signal) {
     return name.empty() ? detail::text("signal ", signal) : std::string(name);
 }
 
+DPTK_INLINE void StopOnSignal::check_elastic(TrainingRun& run) {
+    ProcessGroup& group = run.group();
+    const int own = StopSignals::received();
+    const int ranks = group.all_reduce_value<int>(own != 0 ? 1 : 0);
+    if (ranks == group.size()) return stop(run, StopSignals::received_by_any(group));
+    if (own != 0)
+        throw Error(detail::text("received ", signal_name(own), ": this rank leaves its elastic job"));
+}
+
+DPTK_INLINE void StopOnSignal::stop(TrainingRun& run, int signal) {
+    if (run.status().stop_reason.empty()) run.stop("received " + signal_name(signal));
+}
+
 DPTK_INLINE void StopOnSignal::check(TrainingRun& run) {
+    if (run.group().is_elastic()) return check_elastic(run);
     const int signal = StopSignals::received_by_any(run.group());
-    if (signal != 0 && run.status().stop_reason.empty()) run.stop("received " + signal_name(signal));
+    if (signal != 0) stop(run, signal);
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -36,6 +37,7 @@
 #include "dptk/ddp/detail/model_parameters.hpp"
 #include "dptk/ddp/detail/tied_parameters.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/elastic_state.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/ddp/sharded_optimizer.hpp"
 #include "dptk/ddp/statistics.hpp"
@@ -49,6 +51,7 @@
 #include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/detail/parameter_selection.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
+#include "dptk/train/detail/state_bytes.hpp"
 #include "dptk/train/epoch_result.hpp"
 #include "dptk/train/non_finite_loss.hpp"
 #include "dptk/train/trainer_options.hpp"
@@ -90,18 +93,14 @@ class Trainer : public TrainingRun {
     /// options differ between ranks.
     Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
         : group_(group), options_(std::move(options)), model_(model), computation_(model, options_) {
-        group.refuse_elastic("Trainer");
+        if (!Computation::is_on_host) group.refuse_elastic("Trainer: a network on a GPU");
         check_options(model);
         computation_.join(group);
         computation_.set_frozen(selection_.frozen);
-        broadcast_frozen(model);
+        broadcast_frozen(model, 0);
         if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards, frozen_);
-        const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
-        for (std::size_t i = 0; i < shards; ++i) {
-            training_.push_back(computation_.make_totals());
-            evaluation_.push_back(computation_.make_totals());
-        }
+        make_totals();
         selection_.set_groups(computation_.optimizer());
         if (reproducible_) return;
         make_steps();
@@ -136,26 +135,23 @@ class Trainer : public TrainingRun {
     /// Trains until options.epochs are done or a callback calls stop(), and evaluates after each epoch.
     /// Returns the final status. Collective. Throws as train_epoch() and the callbacks do, and MismatchError
     /// on all ranks if the ranks' datasets differ: see compare_datasets().
+    ///
+    /// In an elastic job, the run continues whenever ranks are lost or join, as from a checkpoint at the end
+    /// of the last step; an evaluation that was interrupted is repeated. Until fit() is called, each process
+    /// is a group of one rank. A program can call it once then.
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
         continued_.reset();
+        stage_ = Stage::begin;
         choose_steps();
         dataset_fingerprint_ = detail::text(compare_datasets(group_, training, "training datasets"));
         compare_datasets(group_, test, "test datasets");
-        call(&Callback::train_begin);
-        while (status_.epoch < options_.epochs && status_.stop_reason.empty()) {
-            run_epoch(training);
-            if (!status_.stop_reason.empty()) break;
-            evaluate(test);
-            if (!status_.stop_reason.empty()) break;
-            is_epoch_done_ = true;
-            call(&Callback::epoch_end);
-            is_epoch_done_ = false;
-            ++status_.epoch;
-            status_.batch = 0;
+        if (group_.is_elastic()) {
+            run_elastic(training, test);
+        } else {
+            run(training, test);
         }
-        call(&Callback::train_end);
         return status_;
     }
 
@@ -175,6 +171,7 @@ class Trainer : public TrainingRun {
     /// the network's classes.
     template <IndexableDataset Dataset>
     EpochResult train_epoch(const Dataset& dataset, int epoch) {
+        group_.refuse_elastic("train_epoch()");
         status_.epoch = epoch;
         status_.epochs = options_.epochs;
         status_.batch = 0;
@@ -203,9 +200,12 @@ class Trainer : public TrainingRun {
         for (Totals& totals : evaluation_) totals.reset();
         const std::string stopped_before = std::exchange(status_.stop_reason, {});
         const auto stops = [&] { return !status_.stop_reason.empty(); };
-        for (std::size_t i = 0; i < indices.size() && !stops(); ++i) {
-            if (load_next(batches) > 0) forward(batches, evaluation_[i % indices.shards()]);
-            const TestBatchScope batch(*this, indices[i]);
+        const std::size_t most = most_shards();
+        for (std::size_t i = 0; i < indices.steps() * most && !stops(); ++i) {
+            const std::size_t shard = i % most, own = i / most * indices.shards() + shard;
+            const bool has_batch = shard < indices.shards();
+            if (has_batch && load_next(batches) > 0) forward(batches, evaluation_[shard]);
+            const TestBatchScope batch(*this, has_batch ? indices[own] : std::vector<std::size_t>());
             call(&Callback::test_batch);
         }
         const EpochResult result = to_result(sums(evaluation_), begin);
@@ -279,18 +279,9 @@ class Trainer : public TrainingRun {
         if (is_within_epoch) {
             const std::array<double, 3> totals = sums(training_);
             check_finite(totals[0]);
-            state.training.push_back(StateTensor::of<double>("trainer.sums", {3}, totals));
-            state.values["trainer.sampler"] = sampler_state_.to_text();
+            save_sums(state, totals);
         }
-        std::vector<double> results;
-        for (const EpochResult& result : {status_.training, status_.test})
-            results.insert(results.end(),
-                           {result.loss, result.accuracy, static_cast<double>(result.samples)});
-        state.training.push_back(StateTensor::of<double>("trainer.results", {2, 3}, results));
-        state.values["trainer.epoch"] = detail::text(status_.epoch + (is_epoch_done_ ? 1 : 0));
-        state.values["trainer.batch"] = detail::text(is_within_epoch ? status_.batch : 0);
-        state.values["trainer.step"] = detail::text(status_.step);
-        state.values["trainer.dataset"] = dataset_fingerprint_;
+        save_status(state, status_.epoch + (is_epoch_done_ ? 1 : 0), is_within_epoch ? status_.batch : 0);
         state.values["trainer.optimizer"] = detail::optimizer_name(options_);
         if (!frozen_.empty()) state.values["trainer.frozen"] = joined(frozen_);
         for (const auto& callback : callbacks_) callback->save(*this, state);
@@ -318,7 +309,10 @@ class Trainer : public TrainingRun {
             model_state().restore(state);
         });
         model_state().restore_sharded(group_, state);
-        on_all_or_none(group_, [&] { restore_progress(state); });
+        on_all_or_none(group_, [&] {
+            restore_status(state);
+            for (const auto& callback : callbacks_) callback->restore(*this, state);
+        });
     }
 
     /// See TrainingRun.
@@ -332,6 +326,22 @@ class Trainer : public TrainingRun {
     }
 
   private:
+    /// What fit() does.
+    enum class Stage : std::uint8_t { begin, training, evaluation, end };
+
+    /// The part of the run's state that is not that of model and optimizer, for ElasticState.
+    class Progress {
+      public:
+        explicit Progress(Trainer& trainer) : trainer_(trainer) {}
+        [[nodiscard]] std::string state() const { return detail::to_bytes(trainer_.progress()); }
+        void restore(const std::string& state, const ProcessGroup& /*group*/) {
+            trainer_.received_progress_ = state;
+        }
+
+      private:
+        Trainer& trainer_;
+    };
+
     template <class Dataset>
     using Batches = typename Computation::template Batches<Dataset>;
     /// Sums over the samples of a shard, in the backend's memory.
@@ -343,6 +353,129 @@ class Trainer : public TrainingRun {
 
     [[nodiscard]] detail::ModelState<Computation> model_state() {
         return {computation_, parameters(), sharded_.get(), options_.shard_optimizer};
+    }
+
+    /// Runs from the current stage to the end.
+    template <class Training, class Test>
+    void run(const Training& training, const Test& test) {
+        const auto next_epoch = [&] {
+            const bool is_over = status_.epoch >= options_.epochs || !status_.stop_reason.empty();
+            return is_over ? Stage::end : Stage::training;
+        };
+        if (stage_ == Stage::begin) {
+            call(&Callback::train_begin);
+            enter(next_epoch());
+        }
+        while (stage_ != Stage::end) {
+            if (stage_ == Stage::training) {
+                run_epoch(training);
+                enter(status_.stop_reason.empty() ? Stage::evaluation : Stage::end);
+            } else {
+                evaluate(test);
+                if (!status_.stop_reason.empty()) {
+                    enter(Stage::end);
+                    break;
+                }
+                is_epoch_done_ = true;
+                call(&Callback::epoch_end);
+                is_epoch_done_ = false;
+                ++status_.epoch;
+                status_.batch = 0;
+                continued_.reset();
+                enter(next_epoch());
+            }
+        }
+        call(&Callback::train_end);
+    }
+
+    /// Begins a stage, which is repeated if the ranks of an elastic job change before its end.
+    void enter(Stage stage) {
+        stage_ = stage;
+        if (!elastic_) return;
+        elastic_->note_point(true);
+        if (stage == Stage::end) detail::ElasticGroup::finish(group_);  // nobody joins any more
+    }
+
+    /// Runs from the beginning to the end, and continues whenever the ranks change.
+    template <class Training, class Test>
+    void run_elastic(const Training& training, const Test& test) {
+        if (elastic_) throw ArgumentError("Trainer: fit() can be called once in an elastic job");
+        make_elastic();
+        while (true) {
+            try {
+                elastic_->restore();
+                continue_run();
+                run(training, test);
+                group_.barrier();  // a rank that is lost until here may need this rank's state
+                return;
+            } catch (const MembershipChanged&) {  // the loop continues with other ranks
+            }
+        }
+    }
+
+    void make_elastic() {
+        if constexpr (Computation::is_on_host) {
+            if (reproducible_) {
+                elastic_ = std::make_unique<ElasticState>(group_, *reproducible_, computation_.optimizer(),
+                                                          progress_);
+            } else {
+                elastic_ = std::make_unique<ElasticState>(group_, *ddp_, computation_.optimizer(), progress_);
+            }
+        }
+    }
+
+    /// Continues with the progress that was received, after the ranks have changed. Collective.
+    void continue_run() {
+        detail::check_equal_tables(group_, "training datasets", "fingerprint " + dataset_fingerprint_);
+        const bool has_begun = std::exchange(has_joined_, true);
+        const std::vector<std::uint8_t> all = group_.all_gather_value(static_cast<std::uint8_t>(has_begun));
+        const auto first = detail::find(all, std::uint8_t{1});
+        computation_.join(group_);
+        broadcast_frozen(model_, first == all.end() ? 0 : static_cast<int>(first - all.begin()));
+        if constexpr (Computation::is_on_host) {
+            if (ddp_) computation_.use_gradient_memory(*ddp_);
+        }
+        make_totals();
+        const TrainingState state = detail::state_of_bytes(received_progress_);
+        restore_status(state);
+        status_.stop_reason = state.value("trainer.stop_reason");
+        stage_ = static_cast<Stage>(state.number("trainer.stage"));
+        is_told_ = state.number("trainer.is_told") != 0;
+        is_epoch_done_ = false;
+        if (stage_ == Stage::end) detail::ElasticGroup::finish(group_);
+        if (stage_ == Stage::begin) return;
+        status_.changes = static_cast<int>(state.number("trainer.changes")) + 1;
+        call(&Callback::train_begin);
+        for (const auto& callback : callbacks_) callback->restore(*this, state);
+    }
+
+    /// Returns what continue_run() needs. Does not communicate.
+    [[nodiscard]] TrainingState progress() {
+        TrainingState state;
+        if (status_.batch > 0) save_sums(state, continued_sums_);
+        save_status(state, status_.epoch, status_.batch);
+        state.values["trainer.stop_reason"] = status_.stop_reason;
+        state.values["trainer.stage"] = detail::text(static_cast<int>(stage_));
+        state.values["trainer.is_told"] = is_told_ ? "1" : "0";
+        state.values["trainer.changes"] = detail::text(status_.changes);
+        for (const auto& callback : callbacks_) callback->save(*this, state);
+        return state;
+    }
+
+    /// Returns the largest number of shards of a rank.
+    [[nodiscard]] std::size_t most_shards() const {
+        const auto ranks = static_cast<std::size_t>(group_.size());
+        return reproducible_ ? (options_.reproducible_shards + ranks - 1) / ranks : 1;
+    }
+
+    void make_totals() {
+        const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
+        training_.clear();
+        evaluation_.clear();
+        for (std::size_t i = 0; i < shards; ++i) {
+            training_.push_back(computation_.make_totals());
+            evaluation_.push_back(computation_.make_totals());
+        }
     }
 
     /// Makes what averages gradients and steps values. Collective.
@@ -360,7 +493,8 @@ class Trainer : public TrainingRun {
 
     /// Returns whether fused steps are possible and faster, with the same result on all ranks. Collective.
     [[nodiscard]] bool may_fuse() {
-        if (group_.size() == 1 || Computation::makes_ddp || options_.comm_hook) return false;
+        if (group_.is_elastic() || group_.size() == 1 || Computation::makes_ddp || options_.comm_hook)
+            return false;
         const std::vector<ParameterRef> parameters = ParameterSource(model_).collect();
         const bool can_be_sharded = detail::TiedParameters(parameters).ties_values_as_gradients() &&
                                     detail::none_of(parameters, [](const ParameterRef& parameter) {
@@ -388,7 +522,7 @@ class Trainer : public TrainingRun {
 
     void make_ddp() {
         ddp_ = computation_.make_ddp(group_, ddp_options());
-        ddp_->set_comm_hook(options_.comm_hook);
+        if (options_.comm_hook) ddp_->set_comm_hook(options_.comm_hook);
         computation_.use_gradient_memory(*ddp_);
     }
 
@@ -425,8 +559,27 @@ class Trainer : public TrainingRun {
 
     [[nodiscard]] const auto& optimizer() const noexcept { return const_cast<Trainer&>(*this).optimizer(); }
 
-    /// Continues where the run was, with the callbacks' state. Does not communicate.
-    void restore_progress(const TrainingState& state) {
+    /// Adds the sums over the samples of this epoch up to now, and the position after them.
+    void save_sums(TrainingState& state, const std::array<double, 3>& sums) const {
+        state.training.push_back(StateTensor::of<double>("trainer.sums", {3}, sums));
+        state.values["trainer.sampler"] = sampler_state_.to_text();
+    }
+
+    /// Adds what restore_status() reads, except for what save_sums() adds.
+    void save_status(TrainingState& state, int epoch, std::size_t batch) const {
+        std::vector<double> results;
+        for (const EpochResult& result : {status_.training, status_.test})
+            results.insert(results.end(),
+                           {result.loss, result.accuracy, static_cast<double>(result.samples)});
+        state.training.push_back(StateTensor::of<double>("trainer.results", {2, 3}, results));
+        state.values["trainer.epoch"] = detail::text(epoch);
+        state.values["trainer.batch"] = detail::text(batch);
+        state.values["trainer.step"] = detail::text(status_.step);
+        state.values["trainer.dataset"] = dataset_fingerprint_;
+    }
+
+    /// Continues where the run was. Does not communicate.
+    void restore_status(const TrainingState& state) {
         status_.epoch = static_cast<int>(state.number("trainer.epoch"));
         status_.batch = static_cast<std::size_t>(state.number("trainer.batch"));
         status_.step = state.number("trainer.step");
@@ -434,17 +587,16 @@ class Trainer : public TrainingRun {
             TrainingState::required(state.training, "trainer.results").template values<double>();
         status_.training = {results.at(0), results.at(1), static_cast<std::size_t>(results.at(2)), 0};
         status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
-        if (status_.batch > 0) {
-            continued_ = SamplerState::from_text(state.value("trainer.sampler"));
-            if (continued_->options.seed != options_.seed)
-                throw ArgumentError(detail::text(
-                    "checkpoint: it was made within an epoch whose order has seed ", continued_->options.seed,
-                    ", this run has ", options_.seed, ": continue with the seed of that run"));
-            const std::vector<double> totals =
-                TrainingState::required(state.training, "trainer.sums").template values<double>();
-            std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
-        }
-        for (const auto& callback : callbacks_) callback->restore(*this, state);
+        continued_.reset();
+        if (status_.batch == 0) return;
+        continued_ = sampler_state_ = SamplerState::from_text(state.value("trainer.sampler"));
+        if (continued_->options.seed != options_.seed)
+            throw ArgumentError(detail::text("checkpoint: it was made within an epoch whose order has seed ",
+                                             continued_->options.seed, ", this run has ", options_.seed,
+                                             ": continue with the seed of that run"));
+        const std::vector<double> totals =
+            TrainingState::required(state.training, "trainer.sums").template values<double>();
+        std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
     }
 
     /// Sends rank 0's values and buffers to all ranks. Collective.
@@ -469,12 +621,13 @@ class Trainer : public TrainingRun {
         return text;
     }
 
-    /// Sends rank 0's values of the frozen parameters, which are not DDP's. Collective.
-    void broadcast_frozen(Model& model) {
+    /// Sends a rank's values of the frozen parameters, which are not DDP's. Collective.
+    void broadcast_frozen(Model& model, int root) {
         for (const ParameterRef& parameter : ParameterSource(model).collect()) {
             if (!detail::contains(frozen_, parameter.name)) continue;
             const Buffer value = parameter.value_buffer();
-            detail::ModelParameters::run(group_, {.verb = Verb::broadcast, .input = value, .output = value});
+            detail::ModelParameters::run(
+                group_, {.verb = Verb::broadcast, .input = value, .output = value, .root = root});
         }
     }
 
@@ -502,35 +655,54 @@ class Trainer : public TrainingRun {
         Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
         const std::size_t steps = indices.steps();
         status_.batches = status_.batch + steps;
-        const std::size_t interval = std::max<std::size_t>(status_.batches / 20, 1);
-        const auto begin = std::chrono::steady_clock::now();
+        epoch_ = {.interval = std::max<std::size_t>(status_.batches / 20, 1),
+                  .samples_before = continued_sums_[2],
+                  .begin = std::chrono::steady_clock::now()};
         for (Totals& totals : training_) totals.reset();
         non_finite_.reset();
         is_epoch_done_ = false;  // it is true if a callback threw in Callback::epoch_end()
         computation_.drop_stale_graph(group_);
         call(&Callback::epoch_begin);
+        if (!is_told_) {  // ranks have changed before all callbacks had been called
+            tell_step(steps == 0);
+            if (!status_.stop_reason.empty()) return status_.training;
+        }
         for (std::size_t done = 1; done <= steps; ++done) {
             call(&Callback::batch_begin);
             step(batches, indices, done - 1);
             ++status_.batch;
             ++status_.step;
             sampler_state_ = first.state(done * options_.batch_size * options_.accumulate);
-            call(&Callback::step);
-            if (status_.batch % interval == 0 || done == steps) {
-                status_.training = to_result(sums(training_), begin);
-                status_.samples_per_second =
-                    (static_cast<double>(status_.training.samples) - continued_sums_[2]) /
-                    status_.training.seconds;
-                if (done == steps && ddp_) computation_.check(*ddp_);
-                check_finite(status_.training.loss);
-                call(&Callback::train_summary);
-                computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
-            }
-            call(&Callback::batch_end);
+            note_step(false);
+            tell_step(done == steps);
             if (!status_.stop_reason.empty()) return status_.training;
         }
-        if (steps == 0) status_.training = to_result(sums(training_), begin);
+        if (steps == 0) status_.training = to_result(sums(training_), epoch_.begin);
         return status_.training;
+    }
+
+    /// Calls the callbacks that follow a step.
+    void tell_step(bool is_last) {
+        call(&Callback::step);
+        if (status_.batch % epoch_.interval == 0 || is_last) {
+            status_.training = to_result(sums(training_), epoch_.begin);
+            status_.samples_per_second =
+                (static_cast<double>(status_.training.samples) - epoch_.samples_before) /
+                status_.training.seconds;
+            if (is_last && ddp_) computation_.check(*ddp_);
+            check_finite(status_.training.loss);
+            call(&Callback::train_summary);
+            computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
+        }
+        call(&Callback::batch_end);
+        note_step(true);
+    }
+
+    /// Notes that the values are those after the current step; `is_told` says whether the callbacks have been
+    /// called.
+    void note_step(bool is_told) {
+        is_told_ = is_told;
+        if (elastic_) elastic_->note_point(false);
     }
 
     /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Finds what they
@@ -668,6 +840,7 @@ class Trainer : public TrainingRun {
     }
 
     void step_values() {
+        if (elastic_) add_step_sums();
         const trace::Span span("optimizer");
         if (sharded_) {
             sharded_->step();
@@ -679,15 +852,27 @@ class Trainer : public TrainingRun {
     /// Returns the sums of loss, correct predictions and samples, over the shards in their order, so that
     /// they do not depend on the number of ranks. Collective.
     [[nodiscard]] std::array<double, 3> sums(const std::vector<Totals>& totals) {
+        if (elastic_ && &totals == &training_) return continued_sums_;
+        return gathered(totals, &totals == &training_ ? continued_sums_ : std::array<double, 3>{});
+    }
+
+    /// Adds the sums of a step, so that none of them is lost with its rank. Collective.
+    void add_step_sums() {
+        continued_sums_ = gathered(training_, continued_sums_);
+        for (Totals& totals : training_) totals.reset();
+    }
+
+    /// Returns `sums` with the totals of all ranks added. Collective.
+    [[nodiscard]] std::array<double, 3> gathered(const std::vector<Totals>& totals,
+                                                 std::array<double, 3> sums) {
         own_sums_.clear();
         for (const Totals& shard : totals) {
             const auto fetched = shard.fetch();
             own_sums_.insert(own_sums_.end(), {fetched.loss, fetched.correct, fetched.samples});
         }
+        own_sums_.resize(3 * most_shards());
         all_sums_.resize(own_sums_.size() * static_cast<std::size_t>(group_.size()));
         group_.all_gather(own_sums_, all_sums_);
-        std::array<double, 3> sums{};
-        if (&totals == &training_) sums = continued_sums_;
         for (std::size_t i = 0; i < all_sums_.size(); ++i) sums[i % 3] += all_sums_[i];
         return sums;
     }
@@ -755,6 +940,15 @@ class Trainer : public TrainingRun {
     std::vector<Totals> evaluation_;
     std::vector<std::string> frozen_;  // names of parameters
     std::vector<std::unique_ptr<Callback>> callbacks_;
+    /// The epoch, or the part of it that this process trains.
+    struct Epoch {
+        std::size_t interval = 1;  // of summaries, in steps
+        double samples_before = 0;
+        std::chrono::steady_clock::time_point begin = {};
+    };
+    Epoch epoch_;
+    Stage stage_ = Stage::begin;
+    bool is_told_ = true;                        // whether callbacks have been called after the last step
     bool is_epoch_done_ = false;                 // in epoch_end
     SamplerState sampler_state_;                 // after the last step
     std::optional<SamplerState> continued_;      // where the next epoch begins, if not at its first sample
@@ -762,6 +956,10 @@ class Trainer : public TrainingRun {
     std::vector<double> own_sums_, all_sums_;    // workspace of sums()
     std::optional<detail::NonFiniteLoss> non_finite_;
     std::string dataset_fingerprint_;
+    Progress progress_{*this};
+    std::string received_progress_;                           // from another rank of an elastic job
+    bool has_joined_ = false;                                 // whether this rank has been in the job before
+    std::unique_ptr<ElasticState> elastic_;                   // in an elastic job
     std::optional<std::vector<std::size_t>> test_positions_;  // in test_batch
     std::optional<BatchOutputs> test_outputs_;                // in test_batch, if a callback has asked
 };

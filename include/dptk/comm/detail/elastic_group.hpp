@@ -19,8 +19,8 @@ class ElasticGroup {
     /// Returns whether the request is that of an elastic job.
     [[nodiscard]] static bool serves(const JobRequest& request);
 
-    /// Joins the job. Before its first generation, blocks until this is formed. If the job already runs, does
-    /// not block: the group has one rank, and joins the job at the first reform().
+    /// Joins the job. Does not wait for other processes: the group has one rank until the first reform(), so
+    /// that the loss of a process that still loads its data does not concern others.
     [[nodiscard]] static ProcessGroup join(const JobRequest& request);
 
     /// Returns the elastic part of a group. Throws ArgumentError if it has none.

@@ -57,11 +57,10 @@ DPTK_INLINE ProcessGroup ElasticGroup::join(const JobRequest& request) {
     if (has_joined.exchange(true))
         throw ArgumentError("init_process_group: a process can join an elastic job only once");
     const std::shared_ptr<ElasticGroup> elastic(new ElasticGroup(request));
-    const bool has_begun = elastic->membership_.has_begun();
-    ProcessGroup group =
-        has_begun ? ProcessGroup(SelfCommunicator(SelfTransport(request.timeout))) : elastic->connect(-1);
+    if (elastic->membership_.has_begun())
+        log(LogLevel::info, -1, "this process joins a running job at its first step");
+    ProcessGroup group{SelfCommunicator(SelfTransport(request.timeout))};
     group.elastic_ = elastic;
-    if (has_begun) log(LogLevel::info, -1, "this process joins a running job at its first step");
     return group;
 }
 

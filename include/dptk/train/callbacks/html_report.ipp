@@ -420,6 +420,7 @@ class HtmlReportPage {
 
 DPTK_INLINE void HtmlReport::train_begin(TrainingRun& run) {
     if (run.status().step == 0) epochs_.clear();
+    times_.reset();
 }
 
 DPTK_INLINE void HtmlReport::epoch_begin(TrainingRun& run) {

@@ -39,9 +39,14 @@ class ProgressBar : public Callback {
                          .seconds_left = batches_left * samples_per_batch / status.samples_per_second});
     }
 
+    void train_begin(TrainingRun& run) override {
+        if (run.status().changes == 0) told_epochs_ = 0;
+    }
+
     void epoch_end(TrainingRun& run) override {
-        if (run.group().rank() != 0) return;
         const TrainingStatus& status = run.status();
+        if (run.group().rank() != 0 || status.epoch < told_epochs_) return;
+        told_epochs_ = status.epoch + 1;
         const bool has_accuracy = !std::isnan(status.test.accuracy);
         printer_.line(detail::text("epoch ", status.epoch + 1, '/', status.epochs, ": loss ",
                                    detail::fixed_text(status.training.loss, 6),
@@ -58,6 +63,7 @@ class ProgressBar : public Callback {
 
   private:
     ProgressPrinter printer_;
+    int told_epochs_ = 0;
 };
 
 }  // namespace DPTK_NAMESPACE

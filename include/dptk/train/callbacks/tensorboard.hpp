@@ -1,6 +1,7 @@
 /// TensorBoard, a callback that writes the course of a run for TensorBoard.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -39,15 +40,14 @@ class TensorBoard : public Callback {
     explicit TensorBoard(std::string folder, TensorBoardOptions options = {})
         : folder_(std::move(folder)), options_(options) {}
 
-    void train_begin(TrainingRun& /*run*/) override { file_.reset(); }
+    void train_begin(TrainingRun& run) override {
+        file_.reset();
+        if (run.status().changes > 0) times_ = {};  // the sums have begun anew
+        told_ = run.status().step;
+    }
 
     void epoch_begin(TrainingRun& run) override {
-        on_rank_0(run, [&](const TrainingStatus& status) {
-            if (file_) return;
-            file_.emplace(folder_);
-            // At step 0, too: a run may have been killed before its first checkpoint.
-            file_->resume_at(status.step + 1);
-        });
+        on_rank_0(run, [](const TrainingStatus&) {});
     }
 
     void train_summary(TrainingRun& run) override {
@@ -60,6 +60,7 @@ class TensorBoard : public Callback {
             if (const std::optional<StepTimes> times = run.step_times())
                 file_->scalar("waiting_share", waiting_share(*times), status.step);
         });
+        told_ = run.status().step;
     }
 
     void epoch_end(TrainingRun& run) override {
@@ -74,12 +75,29 @@ class TensorBoard : public Callback {
         });
     }
 
+    void save(TrainingRun& /*run*/, TrainingState& state) override {
+        state.values["tensorboard.told"] = detail::text(told_);
+    }
+
+    void restore(TrainingRun& run, const TrainingState& state) override {
+        const bool is_known = state.values.contains("tensorboard.told");  // not in older checkpoints
+        told_ = is_known ? state.number("tensorboard.told") : run.status().step;
+    }
+
   private:
     template <class Fn>
     void on_rank_0(TrainingRun& run, Fn&& fn) {
         on_all_or_none(run.group(), [&] {
-            if (run.group().rank() == 0) fn(run.status());
+            if (run.group().rank() != 0) return;
+            if (!file_) open(run.status());
+            fn(run.status());
         });
+    }
+
+    void open(const TrainingStatus& status) {
+        file_.emplace(folder_);
+        // At step 0, too: a run may have been killed before its first checkpoint.
+        file_->resume_at(std::min(told_, status.step) + 1);
     }
 
     /// Returns the share since the last call; `times` are sums.
@@ -104,7 +122,8 @@ class TensorBoard : public Callback {
     std::string folder_;
     TensorBoardOptions options_;
     std::optional<TensorBoardFile> file_;
-    StepTimes times_;  // at the last summary
+    std::int64_t told_ = 0;  // the last step that was written
+    StepTimes times_;        // at the last summary
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -64,6 +64,12 @@ class Checkpoint : public Callback {
   private:
     struct Writer;
 
+    /// Ends what this rank writes. Collective.
+    void release(ProcessGroup& group);
+
+    /// Makes rank 0 write, after the ranks of an elastic job have changed. Collective.
+    void take_over(ProcessGroup& group);
+
     void write(TrainingRun& run, bool is_best);
 
     void write_sharded(ProcessGroup& group, const TrainingState& state, std::int64_t step, bool is_best);
@@ -83,7 +89,7 @@ class Checkpoint : public Callback {
     CheckpointOptions options_;
     detail::BestResult best_;
     std::unique_ptr<Writer> writer_;  // on rank 0
-    std::int64_t saved_step_ = -1;
+    std::int64_t saved_step_ = -1;    // also kept with the run's state
 };
 
 }  // namespace DPTK_NAMESPACE

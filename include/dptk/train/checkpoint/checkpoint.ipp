@@ -2,7 +2,9 @@
 
 #include "dptk/train/checkpoint/checkpoint.hpp"
 
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <thread>
@@ -18,8 +20,18 @@ namespace DPTK_NAMESPACE {
 
 /// What rank 0 writes with.
 struct Checkpoint::Writer {
-    Writer(const std::filesystem::path& path, std::size_t keep_last)
-        : folder(path, {.keep_last = keep_last}), lock(path) {}
+    /// Whether another process may have locked the folder: the former rank 0 of an elastic job, which was
+    /// stopped, and writes nothing more.
+    enum class IfLocked : std::uint8_t { fails, continues };
+
+    Writer(const std::filesystem::path& path, std::size_t keep_last, IfLocked if_locked = IfLocked::fails)
+        : folder(path, {.keep_last = keep_last}) {
+        try {
+            lock.emplace(path);
+        } catch (const ArgumentError&) {
+            if (if_locked == IfLocked::fails) throw;
+        }
+    }
 
     ~Writer() {
         if (thread.joinable()) thread.join();
@@ -37,7 +49,7 @@ struct Checkpoint::Writer {
     }
 
     CheckpointFolder folder;
-    detail::FolderLock lock;
+    std::optional<detail::FolderLock> lock;
     std::thread thread;
     std::exception_ptr problem;  // of the background thread
 };
@@ -107,6 +119,8 @@ DPTK_INLINE Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
 DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     ProcessGroup& group = run.group();
+    if (group.is_elastic()) release(group);
+    if (run.status().changes > 0) return take_over(group);
     if (run.status().step == 0) best_ = detail::BestResult(options_.monitor.value_or(Monitor::automatic));
     saved_step_ = -1;
     std::optional<TrainingState> state;
@@ -126,6 +140,23 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     if (group.rank() == 0)
         say(detail::text("continuing from the checkpoint of step ", saved_step_, ", after ",
                          run.status().epoch, " epochs"));
+}
+
+DPTK_INLINE void Checkpoint::release(ProcessGroup& group) {
+    try {
+        if (writer_) writer_->wait();
+    } catch (const std::exception& error) {
+        say(detail::text("a checkpoint was not written: ", error.what()));
+    }
+    writer_.reset();
+    group.barrier();  // rank 0 may be another process now
+}
+
+DPTK_INLINE void Checkpoint::take_over(ProcessGroup& group) {
+    on_all_or_none(group, [&] {
+        if (group.rank() == 0 && options_.saves)
+            writer_ = std::make_unique<Writer>(path_, options_.keep_last, Writer::IfLocked::continues);
+    });
 }
 
 DPTK_INLINE std::optional<TrainingState> Checkpoint::find(std::vector<std::string>& remarks) const {
@@ -189,12 +220,14 @@ DPTK_INLINE void Checkpoint::train_end(TrainingRun& run) {
     });
 }
 
-DPTK_INLINE void Checkpoint::save(TrainingRun& /*run*/, TrainingState& state) {
+DPTK_INLINE void Checkpoint::save(TrainingRun& run, TrainingState& state) {
     best_.save(state, "checkpoint.best");
+    if (run.group().is_elastic()) state.values["checkpoint.saved_step"] = detail::text(saved_step_);
 }
 
-DPTK_INLINE void Checkpoint::restore(TrainingRun& /*run*/, const TrainingState& state) {
+DPTK_INLINE void Checkpoint::restore(TrainingRun& run, const TrainingState& state) {
     best_.restore(state, "checkpoint.best");
+    if (run.status().changes > 0) saved_step_ = state.number("checkpoint.saved_step");
 }
 
 DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
