@@ -89,7 +89,7 @@ TEST_CASE("reproducible shards give the same bits for every number of ranks") {
     Trained alone;
     dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train(group, options); });
     CHECK(alone.accuracy > 0.8);
-    for (const int ranks : {2, 4, 8}) {
+    for (const int ranks : {2, 3, 4, 5, 8}) {
         dptk::launch_threads(ranks, [&](ProcessGroup& group) {
             const Trained trained = train(group, options);
             CHECK(trained.hash == alone.hash);
@@ -112,9 +112,8 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         CHECK(test::contains(text, "accumulate must be at least 1, got 0"));
         CHECK(make({.accumulate = 2, .reproducible_shards = 2}));
         CHECK(test::contains(text, "accumulate and reproducible_shards cannot be combined"));
-        CHECK(make({.reproducible_shards = 3}));
-        CHECK(test::contains(
-            text, "invalid number of shards 3: expected at least the number of ranks, 2"));
+        CHECK(make({.reproducible_shards = 1}));
+        CHECK(test::contains(text, "invalid number of shards 1: expected at least the number of ranks, 2"));
         CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
         CHECK(test::contains(text, "comm_hook and reproducible_shards cannot be combined"));
         dptk::nn::Network<Backend> dropping(
