@@ -942,7 +942,7 @@ class Trainer : public TrainingRun {
     std::vector<std::unique_ptr<Callback>> callbacks_;
     /// The epoch, or the part of it that this process trains.
     struct Epoch {
-        std::size_t interval = 1;  // of summaries, in steps
+        std::size_t interval = 1;  // between summaries, in steps
         double samples_before = 0;
         std::chrono::steady_clock::time_point begin = {};
     };

@@ -42,7 +42,7 @@ class TensorBoard : public Callback {
 
     void train_begin(TrainingRun& run) override {
         file_.reset();
-        if (run.status().changes > 0) times_ = {};  // the sums have begun anew
+        if (run.status().changes > 0) times_ = {};  // the sums begin at 0 again
         told_ = run.status().step;
     }
 
