@@ -60,6 +60,7 @@ class ElasticRanks {
             if (Clock::now() > end) return false;
             reap();
             monitor_.look(*store_, Clock::now());
+            monitor_.erase_earlier(server_);
             const dptk::detail::Generation& now = monitor_.generation();
             if (store_->find(dptk::detail::MembershipKeys::generation(now.number) + "/formed"))
                 complete_ = now.members;

@@ -1,6 +1,9 @@
 // A training program that continues when its ranks change: program EPOCHS MILLISECONDS_PER_STEP
 // [fixed|reproducible]. It prints each change, and at the end a hash of the values. With `fixed`, it does not
 // say that it continues; with `reproducible`, the values do not depend on the ranks.
+#ifdef DPTK_WITH_GLOO
+#include <dptk/comm/gloo.hpp>
+#endif
 #include <dptk/comm/tcp.hpp>
 #include <dptk/data/batch_cursor.hpp>
 #include <dptk/data/batch_sampler.hpp>
@@ -107,6 +110,7 @@ int main(int argc, char** argv) {
         dptk::ProcessGroup group = dptk::init_process_group({.elastic = mode != "fixed"});
         Model model;
         (mode == "reproducible" ? train_reproducibly : train)(group, model, epochs, step_time);
+        std::printf("over %s\n", group.backend().c_str());
         std::printf("values %llx\n", static_cast<unsigned long long>(model.hash()));
         return 0;
     } catch (const std::exception& error) {

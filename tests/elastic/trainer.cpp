@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 using Net = dptk::nn::Network<dptk::nn::Reference<float>>;
 using Samples = std::vector<std::pair<std::vector<float>, int>>;
 
-constexpr int epochs = 6;
+constexpr int trainer_epochs = 6;
 constexpr std::chrono::milliseconds trainer_heartbeat_timeout{500};
 
 Samples make_samples(std::size_t count, unsigned seed) {
@@ -86,9 +86,7 @@ Run reproducible_run() {
 
 Run run_with_batch_norms() {
     using namespace dptk::nn;
-    return {"batch norms",
-            sequential({1, 4, 4},
-                       {Conv2d{4}, BatchNorm2d{}, ReLU{}, Flatten{}, Linear{3}}),
+    return {"batch norms", sequential({1, 4, 4}, {Conv2d{4}, BatchNorm2d{}, ReLU{}, Flatten{}, Linear{3}}),
             0};
 }
 
@@ -100,12 +98,12 @@ int run_trainer(const Run& run, const std::filesystem::path& folder, std::uint16
         const Samples training = make_samples(Pace::samples, 1), test = make_samples(50, 2);
         Net net(run.graph, 1);
         dptk::Trainer trainer(group, net,
-                              {.epochs = epochs,
+                              {.epochs = trainer_epochs,
                                .batch_size = 2,
                                .sgd = {.lr = 0.01, .momentum = 0.9},
                                .seed = 3,
                                .reproducible_shards = run.shards});
-        trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = epochs})));
+        trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = trainer_epochs})));
         trainer.add(dptk::AverageWeights({.decay = 0.9}));
         trainer.add(dptk::EarlyStopping({.patience = 100}));
         trainer.add(Pace(*store));
@@ -278,7 +276,7 @@ std::size_t count_lines(const std::string& text) {
 TEST_CASE("an elastic run of a Trainer leaves what a run without faults leaves") {
     const Run run = reproducible_run();
     const Left expected = run_job(run, 1, 0, 0);
-    REQUIRE(count_lines(expected.log) == epochs + 1);
+    REQUIRE(count_lines(expected.log) == trainer_epochs + 1);
     REQUIRE(expected.points.size() > 40);
     for (int seed = 1; seed <= seeds_of_trainer(); ++seed) {
         CAPTURE(seed);
@@ -299,7 +297,7 @@ TEST_CASE("the buffers of a network survive the loss of ranks") {
     for (int seed = 1; seed <= seeds_of_trainer(); ++seed) {
         CAPTURE(seed);
         const Left left = run_job(run, 4, 12, static_cast<unsigned>(seed));
-        CHECK(count_lines(left.log) == epochs + 1);
+        CHECK(count_lines(left.log) == trainer_epochs + 1);
         for (std::size_t i = 1; i < left.points.size(); ++i)
             REQUIRE(left.points[i].step >= left.points[i - 1].step);
     }

@@ -110,7 +110,9 @@ void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end
 }
 
 void ElasticMembers::look() {
-    if (monitor_) monitor_->look(*store_, MembershipMonitor::clock::now());
+    if (!monitor_) return;
+    monitor_->look(*store_, MembershipMonitor::clock::now());
+    monitor_->erase_earlier(*server_);
 }
 
 std::string ElasticMembers::over() {

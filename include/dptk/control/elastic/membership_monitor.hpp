@@ -19,6 +19,12 @@
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
+namespace DPTK_NAMESPACE {
+
+class TcpStoreServer;
+
+}  // namespace DPTK_NAMESPACE
+
 namespace DPTK_NAMESPACE::detail {
 
 struct MembershipRules {
@@ -48,6 +54,10 @@ class MembershipMonitor {
     /// Reads what the members have written, and ends or forms a generation if that is due. Call it several
     /// times per second, and after each end of a member.
     void look(Store& store, clock::time_point now);
+
+    /// Erases the keys of earlier generations, except those that their members still read when they were
+    /// stopped meanwhile. Call it after look(), with the server of the store.
+    void erase_earlier(TcpStoreServer& server);
 
     /// Whether members have come that have not ended, and send heartbeats.
     [[nodiscard]] bool has_members(clock::time_point now) const;
@@ -122,6 +132,7 @@ class MembershipMonitor {
     /// Those that have not written their number yet; a process that was killed then never does.
     std::vector<std::int64_t> unread_arrivals_;
     Generation generation_;
+    std::int64_t first_kept_ = 1;    // the first generation whose keys are complete
     bool is_broken_ = true;          // there is no first generation yet
     clock::time_point waits_since_;  // since when members wait for the next generation
     std::string over_;

@@ -11,6 +11,7 @@
 #include "dptk/control/launch/detail/rendezvous.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/prefix_store.hpp"
+#include "dptk/control/store/tcp_store_server.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -37,6 +38,12 @@ DPTK_INLINE void MembershipMonitor::look(Store& store, clock::time_point now) {
         waits_since_ = now;
     }
     form_next(store, now);
+}
+
+DPTK_INLINE void MembershipMonitor::erase_earlier(TcpStoreServer& server) {
+    constexpr std::string_view kept[] = {ControlPlane::abort_key, rendezvous_result_key};
+    for (; first_kept_ < generation_.number; ++first_kept_)
+        server.erase_all(MembershipKeys::generation(first_kept_) + '/', kept);
 }
 
 DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {

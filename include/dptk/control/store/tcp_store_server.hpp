@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -181,6 +182,9 @@ class TcpStoreServer {
 
     /// Returns a client in this process that uses no socket.
     [[nodiscard]] std::shared_ptr<Store> local() const;
+
+    /// Removes all keys that begin with `prefix`, except those that continue with one of `kept`.
+    void erase_all(std::string_view prefix, std::span<const std::string_view> kept = {});
 
   private:
     void run() noexcept;

@@ -287,6 +287,10 @@ DPTK_INLINE std::shared_ptr<Store> TcpStoreServer::local() const {
     return std::make_shared<InProcessStore>(map_);
 }
 
+DPTK_INLINE void TcpStoreServer::erase_all(std::string_view prefix, std::span<const std::string_view> kept) {
+    map_->erase_all(prefix, kept);
+}
+
 DPTK_INLINE void TcpStoreServer::run() noexcept {
     try {
         loop_->run();

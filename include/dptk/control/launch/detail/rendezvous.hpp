@@ -56,6 +56,9 @@ struct PeerInfo {
 /// dptk, they all throw a MismatchError. Collective.
 [[nodiscard]] Peers rendezvous(Store& store, RendezvousOptions options);
 
+/// The key of the rendezvous' result.
+inline constexpr std::string_view rendezvous_result_key = "verdict";
+
 /// Ends the rendezvous in this store, unless it is complete: its processes throw a PeerLostError with the
 /// cause.
 void end_rendezvous(Store& store, const std::string& cause);

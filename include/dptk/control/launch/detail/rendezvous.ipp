@@ -95,9 +95,6 @@ class RendezvousLeader {
     std::vector<std::optional<PeerInfo>> ranks_;
 };
 
-/// The key of the rendezvous' result.
-inline constexpr std::string_view rendezvous_result_key = "verdict";
-
 /// The result that rank 0 publishes: "ok" and the table of peer infos, or the kind of an error and its
 /// text.
 struct RendezvousResult {

@@ -34,6 +34,8 @@ class SharedStoreMap {
 
     bool erase(std::string_view key);
 
+    void erase_all(std::string_view prefix, std::span<const std::string_view> kept);
+
     /// Waits for a value, and returns it. Returns nullopt at the deadline.
     [[nodiscard]] std::optional<std::string> get(std::string_view key, const Deadline& deadline);
 

@@ -49,6 +49,12 @@ DPTK_INLINE bool SharedStoreMap::erase(std::string_view key) {
     return map_.erase(key);
 }
 
+DPTK_INLINE void SharedStoreMap::erase_all(std::string_view prefix, std::span<const std::string_view> kept) {
+    const std::lock_guard lock(mutex_);
+    check_open();
+    map_.erase_all(prefix, kept);
+}
+
 DPTK_INLINE std::optional<std::string> SharedStoreMap::get(std::string_view key, const Deadline& deadline) {
     check_store_key(key);
     std::unique_lock lock(mutex_);

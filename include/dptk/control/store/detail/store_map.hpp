@@ -50,6 +50,10 @@ class StoreMap {
     /// Removes a value. Returns whether it existed.
     bool erase(std::string_view key);
 
+    /// Removes the values of all keys that begin with `prefix`, except of those that continue with one of
+    /// `kept`.
+    void erase_all(std::string_view prefix, std::span<const std::string_view> kept);
+
   private:
     [[nodiscard]] static std::size_t cost(std::string_view key, std::string_view value);
 

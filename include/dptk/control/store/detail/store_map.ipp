@@ -7,6 +7,7 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/store.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -105,6 +106,17 @@ DPTK_INLINE bool StoreMap::erase(std::string_view key) {
     bytes_ -= cost(key, found->second);
     values_.erase(found);
     return true;
+}
+
+DPTK_INLINE void StoreMap::erase_all(std::string_view prefix, std::span<const std::string_view> kept) {
+    for (auto line = values_.lower_bound(prefix); line != values_.end() && line->first.starts_with(prefix);) {
+        if (contains(kept, std::string_view(line->first).substr(prefix.size()))) {
+            ++line;
+            continue;
+        }
+        bytes_ -= cost(line->first, line->second);
+        line = values_.erase(line);
+    }
 }
 
 DPTK_INLINE std::size_t StoreMap::cost(std::string_view key, std::string_view value) {
