@@ -1,6 +1,7 @@
-// A training program that continues when its ranks change: program EPOCHS MILLISECONDS_PER_STEP
-// [fixed|reproducible]. It prints each change, and at the end a hash of the values. With `fixed`, it does not
-// say that it continues; with `reproducible`, the values do not depend on the ranks.
+// A training program that continues when its ranks change: program EPOCHS MILLISECONDS_PER_STEP [MODE]. It
+// prints each change, and at the end a hash of the values. With the mode `fixed`, it does not say that it
+// continues; with `reproducible`, the values do not depend on the ranks; with `idle`, nothing is sent for
+// three seconds in the first step.
 #ifdef DPTK_WITH_GLOO
 #include <dptk/comm/gloo.hpp>
 #endif
@@ -48,7 +49,8 @@ class PrintChanges {
     std::int64_t seen_ = 0;
 };
 
-void train(dptk::ProcessGroup& group, Model& model, int epochs, std::chrono::milliseconds step_time) {
+void train(dptk::ProcessGroup& group, Model& model, int epochs, std::chrono::milliseconds step_time,
+           std::chrono::milliseconds first_time) {
     dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
     dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
     dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
@@ -59,7 +61,7 @@ void train(dptk::ProcessGroup& group, Model& model, int epochs, std::chrono::mil
               [&] {
                   print();
                   model.compute(cursor.batch());
-                  std::this_thread::sleep_for(step_time);
+                  std::this_thread::sleep_for(std::exchange(first_time, step_time));
                   ddp.synchronize(cursor.batch().size());
                   sgd.step(ddp.parameters());
                   cursor.advance();
@@ -109,7 +111,10 @@ int main(int argc, char** argv) {
         const std::string_view mode = argc > 3 ? argv[3] : "";
         dptk::ProcessGroup group = dptk::init_process_group({.elastic = mode != "fixed"});
         Model model;
-        (mode == "reproducible" ? train_reproducibly : train)(group, model, epochs, step_time);
+        if (mode == "reproducible")
+            train_reproducibly(group, model, epochs, step_time);
+        else
+            train(group, model, epochs, step_time, mode == "idle" ? std::chrono::seconds(3) : step_time);
         std::printf("over %s\n", group.backend().c_str());
         std::printf("values %llx\n", static_cast<unsigned long long>(model.hash()));
         return 0;
