@@ -76,7 +76,12 @@ DPTK_INLINE TcpMesh::~TcpMesh() {
         other->connection->push({.kind = TcpKind::goodbye});
         connections.push_back(std::move(*other->connection));
     }
-    TcpFarewell::begin(std::move(connections), options_.timeout);
+    // Ranks of a job that has failed wait for nothing more, and some may be out of reach.
+    if (options_.control && options_.control->job_state()->failed()) {
+        for (TcpConnection& connection : connections) static_cast<void>(connection.flush());
+    } else {
+        TcpFarewell::begin(std::move(connections), options_.timeout);
+    }
 }
 
 DPTK_INLINE std::string TcpMesh::label(int rank) const {
