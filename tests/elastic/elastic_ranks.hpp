@@ -14,8 +14,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,7 +27,9 @@ class ElasticRanks {
   public:
     /// `program` runs in each process, and returns its exit status. It receives the port of the store.
     ElasticRanks(const dptk::detail::MembershipRules& rules, std::function<int(std::uint16_t port)> program)
-        : program_(std::move(program)), monitor_(rules, Clock::now()) {
+        : program_(std::move(program)),
+          heartbeat_timeout_(rules.heartbeat_timeout),
+          monitor_(rules, Clock::now()) {
         for (std::size_t i = 0; i < rules.first_size; ++i) start();
     }
 
@@ -73,6 +77,32 @@ class ElasticRanks {
         return run_until([&] { return running_.empty(); }, time);
     }
 
+    /// How often a process is killed, or stopped for longer than the heartbeat timeout, in percent. Otherwise
+    /// one is started.
+    struct Odds {
+        unsigned kill;
+        unsigned stop;
+    };
+
+    /// Kills, stops or starts a process at random, unless no process would have the state, or six run.
+    void disturb(std::minstd_rand& random, const Odds& odds) {
+        auto victim = running_.begin();
+        std::advance(victim, random() % running_.size());
+        const dptk::detail::MemberId id = victim->first;
+        const auto action = random() % 100;
+        if (action < odds.kill && can_lose(id)) {
+            send(id, SIGKILL);
+            static_cast<void>(run_until([&] { return !running_.contains(id); }));
+        } else if (action >= 100 - odds.stop && can_lose(id)) {
+            send(id, SIGSTOP);
+            const auto end = Clock::now() + 2 * heartbeat_timeout_;
+            static_cast<void>(run_until([&] { return Clock::now() > end; }));
+            send(id, SIGCONT);
+        } else if (running_.size() < 6) {
+            static_cast<void>(start());
+        }
+    }
+
     /// The processes that have ended otherwise than with the status 0, and not by SIGKILL.
     [[nodiscard]] int failures() const { return failures_; }
 
@@ -111,6 +141,7 @@ class ElasticRanks {
     }
 
     std::function<int(std::uint16_t)> program_;
+    std::chrono::milliseconds heartbeat_timeout_;
     dptk::TcpStoreServer server_{{.bind_address = "127.0.0.1", .token = "/test"}};
     std::shared_ptr<dptk::Store> store_ = server_.local();
     dptk::detail::MembershipMonitor monitor_;

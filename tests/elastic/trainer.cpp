@@ -227,7 +227,7 @@ struct Left {
 Left run_job(const Run& run, std::size_t ranks, int changes, unsigned seed) {
     const TemporaryFolder folder;
     std::minstd_rand random(seed);
-    ElasticRanks job({.first_size = ranks, .heartbeat_timeout = trainer_heartbeat_timeout, .timeout = 10s},
+    ElasticRanks job({.first_size = ranks, .heartbeat_timeout = trainer_heartbeat_timeout, .timeout = 30s},
                      [&](std::uint16_t port) { return run_trainer(run, folder / "", port); });
     const auto steps_done = [&] { return std::atoll(job.store().find("step").value_or("0").c_str()); };
     for (int change = 0; change < changes; ++change) {
@@ -237,23 +237,7 @@ Left run_job(const Run& run, std::size_t ranks, int changes, unsigned seed) {
             return steps_done() >= until || job.running().empty() || std::chrono::steady_clock::now() > end;
         }));
         if (job.running().empty()) break;
-        auto victim = job.running().begin();
-        std::advance(victim, random() % job.running().size());
-        const dptk::detail::MemberId id = victim->first;
-        const auto action = random() % 20;
-        if (action < 10 && job.can_lose(id)) {
-            job.send(id, SIGKILL);
-            static_cast<void>(job.run_until([&] { return !job.running().contains(id); }));
-        } else if (action == 10 && job.can_lose(id)) {  // stopped for longer than the heartbeat timeout
-            job.send(id, SIGSTOP);
-            static_cast<void>(
-                job.run_until([&, end = std::chrono::steady_clock::now() + 2 * trainer_heartbeat_timeout] {
-                    return std::chrono::steady_clock::now() > end;
-                }));
-            job.send(id, SIGCONT);
-        } else if (job.running().size() < 6) {
-            static_cast<void>(job.start());
-        }
+        job.disturb(random, {.kill = 50, .stop = 5});
     }
     REQUIRE(job.run_until_all_have_ended());
     CHECK(job.failures() == 0);

@@ -152,23 +152,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
         until += static_cast<std::int64_t>(random() % 8);
         if (!job.run_until([&] { return steps_done() >= until || job.running().empty(); })) break;
         if (job.running().empty()) break;
-        auto victim = job.running().begin();
-        std::advance(victim, random() % job.running().size());
-        const dptk::detail::MemberId id = victim->first;
-        const auto action = random() % 5;
-        if (action < 2 && job.can_lose(id)) {
-            job.send(id, SIGKILL);
-            static_cast<void>(job.run_until([&] { return !job.running().contains(id); }));
-        } else if (action == 2 && job.can_lose(id)) {  // stopped for longer than the heartbeat timeout
-            job.send(id, SIGSTOP);
-            static_cast<void>(
-                job.run_until([&, end = std::chrono::steady_clock::now() + 2 * heartbeat_timeout] {
-                    return std::chrono::steady_clock::now() > end;
-                }));
-            job.send(id, SIGCONT);
-        } else if (job.running().size() < 6) {
-            static_cast<void>(job.start());
-        }
+        job.disturb(random, {.kill = 40, .stop = 20});
     }
     REQUIRE(job.run_until_all_have_ended());
     MESSAGE("seed " << seed << ": generations " << job.monitor().generation().number);

@@ -426,12 +426,14 @@ class Trainer : public TrainingRun {
 
     /// Continues with the progress that was received, after the ranks have changed. Collective.
     void continue_run() {
+        detail::check_equal_tables(group_, "TrainerOptions", detail::options_table(options_));
         detail::check_equal_tables(group_, "training datasets", "fingerprint " + dataset_fingerprint_);
-        const bool has_begun = std::exchange(has_joined_, true);
-        const std::vector<std::uint8_t> all = group_.all_gather_value(static_cast<std::uint8_t>(has_begun));
+        const auto has_frozen = static_cast<std::uint8_t>(has_joined_ ? 1 : 0);
+        const std::vector<std::uint8_t> all = group_.all_gather_value(has_frozen);
         const auto first = detail::find(all, std::uint8_t{1});
         computation_.join(group_);
         broadcast_frozen(model_, first == all.end() ? 0 : static_cast<int>(first - all.begin()));
+        has_joined_ = true;
         if constexpr (Computation::is_on_host) {
             if (ddp_) computation_.use_gradient_memory(*ddp_);
         }
@@ -957,9 +959,9 @@ class Trainer : public TrainingRun {
     std::optional<detail::NonFiniteLoss> non_finite_;
     std::string dataset_fingerprint_;
     Progress progress_{*this};
-    std::string received_progress_;                           // from another rank of an elastic job
-    bool has_joined_ = false;                                 // whether this rank has been in the job before
-    std::unique_ptr<ElasticState> elastic_;                   // in an elastic job
+    std::string received_progress_;          // from another rank of an elastic job
+    bool has_joined_ = false;                // whether this rank has the frozen values of its job
+    std::unique_ptr<ElasticState> elastic_;  // in an elastic job
     std::optional<std::vector<std::size_t>> test_positions_;  // in test_batch
     std::optional<BatchOutputs> test_outputs_;                // in test_batch, if a callback has asked
 };
