@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,23 +47,22 @@ class TensorBoard : public Callback {
         file_.reset();
         if (run.status().changes > 0) times_ = {};  // the sums begin at 0 again
         told_ = run.status().step;
+        awaits_epoch_end_ = false;
     }
 
     void epoch_begin(TrainingRun& run) override {
-        on_rank_0(run, [](const TrainingStatus&) {});
+        on_rank_0(run, [](const TrainingStatus&) {});  // opens the file
     }
 
     void train_summary(TrainingRun& run) override {
+        const TrainingStatus& status = run.status();
         const std::optional<double> norm = run.gradient_norm();
-        on_rank_0(run, [&](const TrainingStatus& status) {
-            file_->scalar("loss/train", status.training.loss, status.step);
-            file_->scalar("lr", run.lr(), status.step);
-            file_->scalar("samples_per_second", status.samples_per_second, status.step);
-            if (norm) file_->scalar("gradient_norm", *norm, status.step);
-            if (const std::optional<StepTimes> times = run.step_times())
-                file_->scalar("waiting_share", waiting_share(*times), status.step);
-        });
-        told_ = run.status().step;
+        const std::optional<StepTimes> times = run.step_times();
+        summary_ = {status.training.loss, run.lr(), status.samples_per_second, norm.value_or(none),
+                    times ? waiting_share(*times) : none};
+        on_rank_0(run, [&](const TrainingStatus&) { write_summary(status.step); });
+        told_ = status.step;
+        awaits_epoch_end_ = status.batch == status.batches;
     }
 
     void epoch_end(TrainingRun& run) override {
@@ -73,15 +75,25 @@ class TensorBoard : public Callback {
             write_accuracy("accuracy/test", status.test.accuracy);
             if (options_.misclassified != nullptr) write(*options_.misclassified, status.step);
         });
+        awaits_epoch_end_ = false;
     }
 
-    void save(TrainingRun& /*run*/, TrainingState& state) override {
+    void save(TrainingRun& run, TrainingState& state) override {
         state.values["tensorboard.told"] = detail::text(told_);
+        if (!run.group().is_elastic()) return;
+        state.values["tensorboard.awaits_epoch_end"] = awaits_epoch_end_ ? "1" : "0";
+        state.training.push_back(
+            StateTensor::of<double>("tensorboard.summary", {summary_.size()}, std::span(summary_)));
     }
 
     void restore(TrainingRun& run, const TrainingState& state) override {
         const bool is_known = state.values.contains("tensorboard.told");  // not in older checkpoints
         told_ = is_known ? state.number("tensorboard.told") : run.status().step;
+        awaits_epoch_end_ = false;
+        if (run.status().changes == 0) return;
+        awaits_epoch_end_ = state.number("tensorboard.awaits_epoch_end") != 0;
+        const auto values = TrainingState::required(state.training, "tensorboard.summary").values<double>();
+        std::copy_n(values.begin(), summary_.size(), summary_.begin());
     }
 
   private:
@@ -94,10 +106,20 @@ class TensorBoard : public Callback {
         });
     }
 
+    /// Begins a file, and declares invalid what will be written again. At step 0, too: a run may have been
+    /// killed before its first checkpoint.
     void open(const TrainingStatus& status) {
         file_.emplace(folder_);
-        // At step 0, too: a run may have been killed before its first checkpoint.
-        file_->resume_at(std::min(told_, status.step) + 1);
+        const std::int64_t told = std::min(told_, status.step);
+        file_->resume_at(awaits_epoch_end_ ? told : told + 1);
+        if (awaits_epoch_end_) write_summary(told);  // a change has interrupted epoch_end, at the same step
+    }
+
+    void write_summary(std::int64_t step) {
+        constexpr const char* tags[] = {"loss/train", "lr", "samples_per_second", "gradient_norm",
+                                        "waiting_share"};
+        for (std::size_t i = 0; i < summary_.size(); ++i)
+            if (i < 3 || !std::isnan(summary_[i])) file_->scalar(tags[i], summary_[i], step);
     }
 
     /// Returns the share since the last call; `times` are sums.
@@ -123,7 +145,12 @@ class TensorBoard : public Callback {
     TensorBoardOptions options_;
     std::optional<TensorBoardFile> file_;
     std::int64_t told_ = 0;  // the last step that was written
-    StepTimes times_;        // at the last summary
+    bool awaits_epoch_end_ =
+        false;  // whether this was the last one of an epoch, and epoch_end is not written
+    static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    /// The last summary; none: not known.
+    std::array<double, 5> summary_ = {none, none, none, none, none};
+    StepTimes times_;  // at the last summary
 };
 
 }  // namespace DPTK_NAMESPACE
