@@ -14,9 +14,13 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 
 set(CPACK_SOURCE_GENERATOR TGZ)
 set(CPACK_SOURCE_PACKAGE_FILE_NAME dptk-${PROJECT_VERSION})
+# These are regular expressions, which CPack reads from quoted strings.
+foreach(folder SOURCE BINARY)
+    string(REGEX REPLACE "[][+.*?^$()|]" "\\\\\\\\\\0" ${folder}_PATTERN "${PROJECT_${folder}_DIR}")
+endforeach()
 set(CPACK_SOURCE_IGNORE_FILES /\\\\.git/ /\\\\.cache/ /__pycache__/
-    ^${PROJECT_SOURCE_DIR}/build ^${PROJECT_SOURCE_DIR}/bundle/ ^${PROJECT_SOURCE_DIR}/test_package/build/
-    ^${PROJECT_SOURCE_DIR}/CMakeUserPresets.json ^${PROJECT_BINARY_DIR}/)
+    ^${SOURCE_PATTERN}/build ^${SOURCE_PATTERN}/bundle/ ^${SOURCE_PATTERN}/test_package/build/
+    ^${SOURCE_PATTERN}/CMakeUserPresets.json ^${BINARY_PATTERN}/)
 
 set(CPACK_COMPONENTS_ALL dptk_dev)
 if(TARGET dptk-run)
