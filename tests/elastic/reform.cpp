@@ -136,3 +136,19 @@ TEST_CASE("a group is formed again after a rank was killed, whichever it is") {
     REQUIRE(ranks.run_until(size_is(2)));
     CHECK(ranks.failures() == 0);
 }
+
+TEST_CASE("a process that is lost before its first step costs the others nothing") {
+    const auto program = [](std::uint16_t) {
+        if (std::string(std::getenv("DPTK_MEMBER")) != "2") return count_together(50);
+        const dptk::ProcessGroup group = dptk::init_process_group({.elastic = true});
+        raise(group.size() == 1 ? SIGKILL : SIGABRT);  // as while it reads its data
+        return 1;
+    };
+    ElasticRanks ranks({.first_size = 3, .heartbeat_timeout = 2s}, program);
+    REQUIRE(ranks.run_until([&] { return !ranks.running().contains(2); }));
+    static_cast<void>(ranks.start());
+    REQUIRE(ranks.run_until_all_have_ended());
+    CHECK(ranks.failures() == 0);
+    CHECK(ranks.monitor().generation().number == 1);
+    CHECK(ranks.monitor().generation().members == std::vector<dptk::detail::MemberId>{1, 3, 4});
+}
