@@ -7,7 +7,7 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE void reform(ProcessGroup& group, const std::function<void()>& exchange_state) {
-    detail::ElasticGroup::reform(group, -1, exchange_state);
+    detail::ElasticGroup::reform(group, exchange_state);
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -108,7 +108,7 @@ DPTK_INLINE void ElasticState::note_point(bool keeps_values) {
 
 DPTK_INLINE void ElasticState::restore() {
     if (changes_ == 0) keep_objects();
-    detail::ElasticGroup::reform(group_, steps_, [&] { exchange(); });
+    detail::ElasticGroup::reform(group_, [&] { exchange(); });
     ++changes_;
     synchronized_ = averages_->steps();
     // The ranks of a program with a mistake would repeat it together for ever.

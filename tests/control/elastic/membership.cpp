@@ -69,7 +69,7 @@ TEST_CASE("members join generations one after the other, without those that have
     CHECK_FALSE(members[0]->has_begun());
     std::vector<Generation> generations(3);
     in_threads(3, [&](int i) {
-        generations[i] = members[i]->join(-1);
+        generations[i] = members[i]->join();
         members[i]->note_formed();
     });
     const std::vector<MemberId> all{members[0]->id(), members[1]->id(), members[2]->id()};
@@ -77,21 +77,21 @@ TEST_CASE("members join generations one after the other, without those that have
     CHECK(members[0]->has_begun());
 
     members.erase(members.begin() + 1);
-    in_threads(2, [&](int i) { generations[i] = members[i]->join(5); });
+    in_threads(2, [&](int i) { generations[i] = members[i]->join(); });
     for (int i = 0; i < 2; ++i) CHECK(generations[i] == Generation{2, {all[0], all[2]}});
 }
 
 TEST_CASE("a member that comes later joins when the others form the next generation") {
     const MonitoredStore job({.first_size = 1});
     const auto first = job.member();
-    first->join(-1);
+    first->join();
     first->note_formed();
     const auto later = job.member();
     Generation joined;
-    std::thread newcomer([&] { joined = later->join(-1); });
+    std::thread newcomer([&] { joined = later->join(); });
     // As the background threads of a group do, waits until its generation has ended.
     CHECK(first->store_of_generation()->get("abort", 10s) == "a new rank joins");
-    CHECK(first->join(7) == Generation{2, {first->id(), later->id()}});
+    CHECK(first->join() == Generation{2, {first->id(), later->id()}});
     newcomer.join();
     CHECK(joined == first->generation());
 }
@@ -99,6 +99,6 @@ TEST_CASE("a member that comes later joins when the others form the next generat
 TEST_CASE("a member whose job has ended throws why") {
     const MonitoredStore job({.first_size = 2, .timeout = 50ms});
     const auto member = job.member();
-    CHECK_THROWS_WITH_AS(member->join(-1), "the elastic job has ended: 1 of 2 ranks have come, for 50 ms",
+    CHECK_THROWS_WITH_AS(member->join(), "the elastic job has ended: 1 of 2 ranks have come, for 50 ms",
                          dptk::PeerLostError);
 }

@@ -267,7 +267,9 @@ TEST_CASE("a process that comes after the end of the job learns that the others 
     job.vote({1, 2});
     job.look();
     job.form();
-    SUBCASE("of which one was killed") { job.end(1); }
+    SUBCASE("of which one was killed") {
+        job.end(1);
+    }
     SUBCASE("all of them, after they had noted it") {
         job.store().set("gen/1/finishing", "");
         job.end(1, MembershipKeys::finished);

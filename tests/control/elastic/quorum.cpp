@@ -23,8 +23,7 @@ namespace {
 
 std::vector<Vote> votes_of(const std::vector<MemberId>& members, const Lineage& lineage) {
     std::vector<Vote> votes;
-    for (const MemberId member : members)
-        votes.push_back({.member = member, .steps = 10, .lineage = lineage});
+    for (const MemberId member : members) votes.push_back({.member = member, .lineage = lineage});
     return votes;
 }
 
@@ -245,13 +244,13 @@ TEST_CASE("generations, lineages and votes are unchanged after serialization and
     CHECK(Lineage::parse(Lineage{}.to_text()) == Lineage{});
     const NextGeneration next{{10, {3, 4}}, lineage};
     CHECK(NextGeneration::parse(next.to_text()) == next);
-    const Vote vote{.member = 12, .after = 9, .seen = 11, .steps = -1, .lineage = lineage};
+    const Vote vote{.member = 12, .after = 9, .seen = 11, .lineage = lineage};
     CHECK(Vote::parse(vote.to_text()) == vote);
     CHECK(Vote::parse(Vote{}.to_text()) == Vote{});
     CHECK_FALSE(Generation::parse("7 1 x").has_value());
     CHECK_FALSE(Generation::parse("").has_value());
     CHECK_FALSE(NextGeneration::parse("10 3 4").has_value());
-    CHECK_FALSE(Vote::parse("12 9 11 -1").has_value());
+    CHECK_FALSE(Vote::parse("12 9 11").has_value());
     CHECK_FALSE(Vote::parse("12 9\n7 1").has_value());
 }
 

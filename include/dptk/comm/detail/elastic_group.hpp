@@ -36,8 +36,8 @@ class ElasticGroup {
     static void finish(const ProcessGroup& group);
 
     /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as
-    /// often as needed. `steps` is the number of steps that this rank has completed.
-    static void reform(ProcessGroup& group, std::int64_t steps, const std::function<void()>& exchange_state);
+    /// often as needed.
+    static void reform(ProcessGroup& group, const std::function<void()>& exchange_state);
 
   private:
     explicit ElasticGroup(const JobRequest& request);
@@ -48,7 +48,7 @@ class ElasticGroup {
     [[nodiscard]] bool has_changed(const ProcessGroup& group) const;
 
     /// Votes for the next generation and connects its members, as often as needed.
-    [[nodiscard]] ProcessGroup connect(std::int64_t steps);
+    [[nodiscard]] ProcessGroup connect();
 
     JobRequest request_;
     Membership membership_;

@@ -81,8 +81,7 @@ DPTK_INLINE void ElasticGroup::finish(const ProcessGroup& group) {
     if (group.elastic_) group.elastic_->membership_.note_finishing();
 }
 
-DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
-                                      const std::function<void()>& exchange_state) {
+DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, const std::function<void()>& exchange_state) {
     if (!group.elastic_) throw ArgumentError("reform: the group does not belong to an elastic job");
     ElasticGroup& elastic = *group.elastic_;
     elastic.is_complete_ = false;
@@ -93,7 +92,7 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
                     text("the ranks of the job change: ", group.channel().control().job_state()->cause()));
             group.channel_.reset();
             group.why_empty_ = "this group of an elastic job could not be formed again";
-            group.channel_ = std::move(elastic.connect(steps).channel_);
+            group.channel_ = std::move(elastic.connect().channel_);
         }
         try {
             if (exchange_state) exchange_state();
@@ -106,9 +105,9 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, std::int64_t steps,
     }
 }
 
-DPTK_INLINE ProcessGroup ElasticGroup::connect(std::int64_t steps) {
+DPTK_INLINE ProcessGroup ElasticGroup::connect() {
     while (true) {
-        const Generation& generation = membership_.join(steps);
+        const Generation& generation = membership_.join();
         JobRequest request = request_;
         request.launch.rank = generation.rank_of(membership_.id());
         request.launch.world_size = static_cast<int>(generation.members.size());

@@ -41,10 +41,9 @@ class Membership {
     /// Returns whether a generation has been formed in the store.
     [[nodiscard]] bool has_begun();
 
-    /// Leaves the current generation, and waits for the next one that contains this member. `steps` is the
-    /// number of steps that this member has completed; -1 if it has no state yet. Blocks. Throws
+    /// Leaves the current generation, and waits for the next one that contains this member. Blocks. Throws
     /// PeerLostError if the job has ended or its store is lost.
-    const Generation& join(std::int64_t steps);
+    const Generation& join();
 
     /// Returns the generation that join() has returned last.
     [[nodiscard]] const Generation& generation() const noexcept { return generation_; }

@@ -82,8 +82,7 @@ DPTK_INLINE bool Membership::has_begun() {
     return latest() > 0;
 }
 
-DPTK_INLINE const Generation& Membership::join(std::int64_t steps) {
-    vote_.steps = steps;
+DPTK_INLINE const Generation& Membership::join() {
     while (true) {
         vote_.after = latest();
         vote_.seen = std::max(vote_.seen, vote_.after);

@@ -70,8 +70,6 @@ struct Vote {
     std::int64_t after = 0;
     /// The largest number of a generation that the voter has read from any store.
     std::int64_t seen = 0;
-    /// How many steps the voter has completed; -1 if it has no state, because it is new.
-    std::int64_t steps = -1;
     Lineage lineage = {};
 
     /// Notes that the voter tries to connect with the members of `next`. A new member learns the lineage

@@ -61,13 +61,13 @@ DPTK_INLINE void Vote::accept(const NextGeneration& next) {
 }
 
 DPTK_INLINE std::string Vote::to_text() const {
-    return text(member, ' ', after, ' ', seen, ' ', steps, '\n', lineage.to_text());
+    return text(member, ' ', after, ' ', seen, '\n', lineage.to_text());
 }
 
 DPTK_INLINE std::optional<Vote> Vote::parse(std::string_view lines) {
     Vote vote;
     std::string_view numbers = next_line(lines);
-    for (std::int64_t* const number : {&vote.member, &vote.after, &vote.seen, &vote.steps}) {
+    for (std::int64_t* const number : {&vote.member, &vote.after, &vote.seen}) {
         if (!parse_number(next_word(numbers), *number)) return std::nullopt;
     }
     const std::optional<Lineage> lineage = Lineage::parse(lines);
