@@ -4,6 +4,7 @@
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/train/callbacks/early_stopping.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
+#include <dptk/train/detail/folder_lock.hpp>
 #include <dptk/train/stop_signals.hpp>
 
 #include <sys/wait.h>
@@ -755,4 +756,12 @@ TEST_CASE("a run ends early that does not get better, and has then ended for goo
         CHECK(train("nan", dptk::Monitor::loss, not_finite) == std::vector<int>{0, 1});
         CHECK(train("nan", dptk::Monitor::loss, not_finite).empty());
     });
+}
+
+TEST_CASE("a folder's lock does not exclude processes of the same elastic job") {
+    const TemporaryFolder folder;
+    const dptk::detail::FolderLock lock(folder / "", "run1");
+    CHECK_NOTHROW(dptk::detail::FolderLock(folder / "", "run1"));
+    CHECK_THROWS_AS(dptk::detail::FolderLock(folder / "", "run2"), dptk::ArgumentError);
+    CHECK_THROWS_AS(dptk::detail::FolderLock(folder / ""), dptk::ArgumentError);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/train/detail/folder_lock.hpp"
@@ -20,18 +21,9 @@ namespace DPTK_NAMESPACE {
 
 /// What rank 0 writes with.
 struct Checkpoint::Writer {
-    /// Whether another process may have locked the folder: the former rank 0 of an elastic job, which was
-    /// stopped, and writes nothing more.
-    enum class IfLocked : std::uint8_t { fails, continues };
-
-    Writer(const std::filesystem::path& path, std::size_t keep_last, IfLocked if_locked = IfLocked::fails)
-        : folder(path, {.keep_last = keep_last}) {
-        try {
-            lock.emplace(path);
-        } catch (const ArgumentError&) {
-            if (if_locked == IfLocked::fails) throw;
-        }
-    }
+    Writer(const std::filesystem::path& path, std::size_t keep_last, const ProcessGroup& group)
+        : folder(path, {.keep_last = keep_last}),
+          lock(path, group.is_elastic() ? detail::environment_text("DPTK_RUN_ID") : "") {}
 
     ~Writer() {
         if (thread.joinable()) thread.join();
@@ -49,7 +41,7 @@ struct Checkpoint::Writer {
     }
 
     CheckpointFolder folder;
-    std::optional<detail::FolderLock> lock;
+    detail::FolderLock lock;
     std::thread thread;
     std::exception_ptr problem;  // of the background thread
 };
@@ -127,7 +119,7 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
         writer_.reset();  // waits for the background thread of a run that has failed
-        if (options_.saves) writer_ = std::make_unique<Writer>(path_, options_.keep_last);
+        if (options_.saves) writer_ = std::make_unique<Writer>(path_, options_.keep_last, group);
         std::vector<std::string> remarks;
         state = find(remarks);
         for (const std::string& remark : remarks) say(remark);
@@ -155,7 +147,7 @@ DPTK_INLINE void Checkpoint::release(ProcessGroup& group) {
 DPTK_INLINE void Checkpoint::take_over(ProcessGroup& group) {
     on_all_or_none(group, [&] {
         if (group.rank() == 0 && options_.saves)
-            writer_ = std::make_unique<Writer>(path_, options_.keep_last, Writer::IfLocked::continues);
+            writer_ = std::make_unique<Writer>(path_, options_.keep_last, group);
     });
 }
 

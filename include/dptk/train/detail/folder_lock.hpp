@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "dptk/control/net/socket.hpp"
 #include "dptk/core/config.hpp"
@@ -14,8 +15,10 @@ namespace DPTK_NAMESPACE::detail {
 class FolderLock {
   public:
     /// Throws ArgumentError if another FolderLock, of any process, has the lock, and BackendError if the
-    /// file cannot be opened or locked. On a file system without locks, this lock excludes nobody.
-    explicit FolderLock(const std::filesystem::path& folder);
+    /// file cannot be opened or locked. On a file system without locks, this lock excludes nobody. If `job`
+    /// is not empty, it does not exclude processes of the same elastic job either: a former rank 0 that was
+    /// stopped may still have the lock.
+    explicit FolderLock(const std::filesystem::path& folder, std::string_view job = {});
 
   private:
     FileDescriptor file_;
