@@ -51,7 +51,16 @@ Samples make_samples(std::size_t count, unsigned seed) {
 /// Publishes the number of steps, and slows the run down, so that faults meet all parts of it.
 class Pace : public dptk::Callback {
   public:
-    explicit Pace(dptk::Store& store) : store_(store) {}
+    Pace(dptk::Store& store, Net& net) : store_(store), net_(net) {}
+    void train_begin(dptk::TrainingRun& run) override {
+        std::string buffers;
+        net_.for_each_buffer([&](const dptk::nn::NamedBuffer& buffer) {
+            buffers.append(static_cast<const char*>(buffer.data.data), buffer.data.bytes());
+        });
+        const std::vector<std::string> all = dptk::detail::all_gather_text(run.group(), buffers);
+        if (run.status().changes == 0) return;
+        if (!dptk::detail::all_equal(all)) store_.set("wrong", "the buffers differ after a change");
+    }
     void step(dptk::TrainingRun& run) override {
         store_.set("step", std::to_string(run.status().step));
         std::this_thread::sleep_for(2ms);
@@ -71,6 +80,7 @@ class Pace : public dptk::Callback {
 
   private:
     dptk::Store& store_;
+    Net& net_;
 };
 
 struct Run {
@@ -106,7 +116,7 @@ int run_trainer(const Run& run, const std::filesystem::path& folder, std::uint16
         trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = trainer_epochs})));
         trainer.add(dptk::AverageWeights({.decay = 0.9}));
         trainer.add(dptk::EarlyStopping({.patience = 100}));
-        trainer.add(Pace(*store));
+        trainer.add(Pace(*store, net));
         trainer.add(dptk::Checkpoint(folder, {.every_steps = 7}));
         trainer.add(dptk::MetricsLog((folder / "log.csv").string()));
         trainer.add(dptk::TensorBoard(folder.string()));
