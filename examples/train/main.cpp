@@ -21,7 +21,6 @@
 #include <chrono>
 #include <concepts>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -71,10 +70,7 @@ void set_threads(int) {}
 /// Returns the number of ranks on this host that the run begins with.
 int ranks_of_host(const dptk::ProcessGroup& group) {
     if (!group.is_elastic()) return group.local_size();
-    int ranks = 1;  // until it joins the others, each rank of an elastic job is alone
-    if (const char* const given = std::getenv("LOCAL_WORLD_SIZE"))
-        (void)dptk::detail::parse_number(std::string_view(given), ranks);
-    return std::max(1, ranks);
+    return static_cast<int>(dptk::detail::ranks_on_host());  // it is alone until it joins the others
 }
 
 /// Returns this rank's share of the host's cores, but not more than the cores that this process may use.

@@ -75,6 +75,9 @@ namespace detail {
 /// The largest number of workers.
 inline constexpr std::size_t most_workers = 1024;
 
+/// Returns the number of ranks on this host, according to the launcher's variables.
+[[nodiscard]] std::size_t ranks_on_host();
+
 /// Returns the number of worker threads, which by default is at most `useful`. Throws ArgumentError if an
 /// option is not valid.
 [[nodiscard]] std::size_t worker_count(const DataLoaderOptions& options, std::size_t useful);

@@ -14,8 +14,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the number of ranks on this host, according to the launcher's variables.
-[[nodiscard]] DPTK_INLINE std::size_t ranks_on_host() {
+DPTK_INLINE std::size_t ranks_on_host() {
     for (const char* name :
          {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}) {
         const char* const value = std::getenv(name);

@@ -148,7 +148,7 @@ class ElasticState {
         : ElasticState(group, averages_of(ddp)) {
         (add(objects), ...);
     }
-    /// The same for a ReproducibleDataParallel: the values are those of a job whose ranks do not change.
+    /// Accepts a ReproducibleDataParallel: the values are those of a job whose ranks do not change.
     template <class... Objects>
     ElasticState(ProcessGroup& group, ReproducibleDataParallel& ddp, Objects&... objects)
         : ElasticState(group, averages_of(ddp)) {
