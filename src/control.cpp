@@ -4,6 +4,7 @@
 #include "dptk/control/elastic/generation.ipp"
 #include "dptk/control/elastic/membership.ipp"
 #include "dptk/control/elastic/membership_monitor.ipp"
+#include "dptk/control/elastic/membership_server.ipp"
 #include "dptk/control/elastic/quorum.ipp"
 #include "dptk/control/health/agreed_errors.ipp"
 #include "dptk/control/health/call_comparison.ipp"

@@ -1,12 +1,13 @@
 #include "elastic_members.hpp"
 
 #include <dptk/control/elastic/membership_keys.hpp>
+#include <dptk/control/launch/init_method.hpp>
 #include <dptk/control/launch/job_request.hpp>
 #include <dptk/control/net/host.hpp>
 #include <dptk/core/detail/text.hpp>
 
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "nodes.hpp"
@@ -18,10 +19,17 @@ namespace {
 using dptk::detail::MemberId;
 using dptk::detail::MembershipKeys;
 using dptk::detail::MembershipMonitor;
+using dptk::detail::MembershipServer;
 using dptk::detail::text;
 
+/// Set when the first store is ready.
+constexpr std::string_view open_key = "open";
 /// Set when a process has completed the program.
 constexpr std::string_view finished_key = "finished";
+/// The numbers of processes that begin with the second store are larger, so that none is given twice.
+constexpr MemberId numbers_of_second = 1'000'000;
+/// How long the other store may need for a reply, since dptk-run does nothing else meanwhile.
+constexpr std::chrono::milliseconds second_timeout{5000};
 
 std::chrono::milliseconds timeout() {
     return dptk::detail::environment_seconds("DPTK_TIMEOUT").value_or(dptk::default_timeout);
@@ -31,32 +39,33 @@ std::string token_of(const Job& job) {
     return dptk::detail::elastic_token(dptk::detail::environment_token(), job.run_id);
 }
 
+dptk::detail::MembershipRules rules_of(const Job& job) {
+    return {
+        .first_size = static_cast<std::size_t>(job.local_size) * static_cast<std::size_t>(job.options.nnodes),
+        .heartbeat_timeout = job.heartbeat_timeout,
+        .timeout = timeout()};
+}
+
 }  // namespace
 
 ElasticMembers::ElasticMembers(const Job& job)
-    : server_(serve(job)),
-      address_{job.has_several_hosts() ? job.options.master_addr : dptk::detail::loopback_address(),
-               server_ ? server_->port() : static_cast<std::uint16_t>(job.options.master_port)},
-      store_(open_store(job)) {
+    : server_(serve_first(job)), first_(first_store(job, server_.get())), token_(token_of(job)) {
+    if (!server_) static_cast<void>(first_.store().get(open_key, timeout()));
+    node_ = static_cast<int>(first_.arrive()) - 1;
     if (server_) {
-        const auto first_size =
-            static_cast<std::size_t>(job.local_size) * static_cast<std::size_t>(job.options.nnodes);
-        const dptk::detail::MembershipRules rules{
-            .first_size = first_size, .heartbeat_timeout = job.heartbeat_timeout, .timeout = timeout()};
-        monitor_.emplace(rules, MembershipMonitor::clock::now());
-    }
-    if (!server_) static_cast<void>(store_->get("open", timeout()));
-    node_ = static_cast<int>(store_->add("nodes", 1)) - 1;
-    if (server_) {
+        role_ = Role::serves_first;
         // So that its ranks are the first ones, and half of the ranks continues if this host is among them.
         reserved_ = job.local_size;
-        store_->add(MembershipKeys::members, reserved_);
-        store_->set("open", "");
+        first_.store().add(MembershipKeys::members, reserved_);
+        first_.store().set(open_key, "");
+    } else {
+        serve_second(job);
+        reach_second();
     }
 }
 
 /// Returns null if another host serves the store, or another dptk-run on this host.
-std::unique_ptr<dptk::TcpStoreServer> ElasticMembers::serve(const Job& job) {
+std::unique_ptr<MembershipServer> ElasticMembers::serve_first(const Job& job) {
     dptk::TcpStoreServerOptions options{.bind_address = dptk::detail::loopback_address(),
                                         .token = token_of(job)};
     if (job.has_several_hosts()) {
@@ -65,76 +74,125 @@ std::unique_ptr<dptk::TcpStoreServer> ElasticMembers::serve(const Job& job) {
         options.bind_address = dptk::detail::environment_text("DPTK_BIND_ADDRESS");
     }
     try {
-        return std::make_unique<dptk::TcpStoreServer>(options);
+        return std::make_unique<MembershipServer>(options, rules_of(job));
     } catch (const dptk::PortInUseError&) {
         if (job.options.node_rank == 0) throw;
         return nullptr;
     }
 }
 
-std::shared_ptr<dptk::Store> ElasticMembers::open_store(const Job& job) {
-    if (server_) return server_->local();
-    auto store = dptk::TcpStore::connect(address_, {.token = token_of(job), .timeout = timeout()});
-    store->set_reply_timeout(job.heartbeat_timeout);
-    return store;
+JobStore ElasticMembers::first_store(const Job& job, const MembershipServer* server) {
+    const std::string host =
+        job.has_several_hosts() ? job.options.master_addr : dptk::detail::loopback_address();
+    if (server) return {server->local(), {host, server->port()}};
+    return {{host, static_cast<std::uint16_t>(job.options.master_port)},
+            {.token = token_of(job), .timeout = timeout()},
+            job.heartbeat_timeout};
+}
+
+void ElasticMembers::serve_second(const Job& job) {
+    if (is_on_this_host(job.options.master_addr) || first_.find(MembershipKeys::second)) return;
+    dptk::detail::MembershipRules rules = rules_of(job);
+    rules.is_second = true;
+    auto server = std::make_unique<MembershipServer>(
+        dptk::TcpStoreServerOptions{.bind_address = dptk::detail::environment_text("DPTK_BIND_ADDRESS"),
+                                    .token = token_of(job)},
+        rules);
+    const dptk::TcpStoreAddress address{first_.store().connection().own, server->port()};
+    JobStore store(server->local(), address);
+    store.store().add(MembershipKeys::members, numbers_of_second);
+    store.set(MembershipKeys::standby, "");
+    static_cast<void>(store.arrive());
+    if (first_.store().compare_and_set(MembershipKeys::second, "", address.text()) != address.text()) return;
+    server_ = std::move(server);
+    second_ = std::move(store);
+    role_ = Role::serves_second;
+}
+
+void ElasticMembers::reach_second() {
+    if (second_ || has_tried_second_) return;
+    const std::optional<std::string> address = first_.find(MembershipKeys::second);
+    if (!address) return;
+    has_tried_second_ = true;
+    try {
+        dptk::detail::SocketAddress place =
+            dptk::detail::parse_address("second store", *address, "host:port");
+        second_.emplace(dptk::TcpStoreAddress{std::move(place.host), place.port},
+                        dptk::TcpStoreOptions{.token = token_, .timeout = second_timeout}, second_timeout);
+        static_cast<void>(second_->arrive());
+        second_->note_members(members_);
+    } catch (const dptk::Error&) {
+        second_.reset();  // this host's ranks will find out whether they can reach it
+    }
+}
+
+/// Copies what the second store must know of the first one, until that is lost.
+void ElasticMembers::stand_by() {
+    if (!first_.lost().empty()) return;
+    const std::string latest = first_.find(MembershipKeys::latest).value_or("");
+    if (!first_.lost().empty()) return second_->erase(MembershipKeys::standby);
+    if (std::exchange(copied_, latest) != latest) second_->set(MembershipKeys::elsewhere, latest);
+}
+
+void ElasticMembers::look() {
+    if (server_) server_->look();
+    if (role_ == Role::serves_second) {
+        stand_by();
+    } else {
+        reach_second();
+    }
+}
+
+JobStore& ElasticMembers::current() {
+    if (!second_) return first_;
+    if (!first_.lost().empty()) return *second_;
+    return second_->latest() > first_.latest() ? *second_ : first_;
 }
 
 MemberId ElasticMembers::add() {
-    if (given_ < reserved_) return ++given_;
-    return store_->add(MembershipKeys::members, 1);
+    MemberId member = given_ < reserved_ ? ++given_ : current().add(MembershipKeys::members, 1);
+    if (member == 0) member = current().add(MembershipKeys::members, 1);  // the first store was just lost
+    if (member == 0) throw dptk::PeerLostError(over());
+    members_ += text(members_.empty() ? "" : " ", member);
+    first_.note_members(members_);
+    if (second_) second_->note_members(members_);
+    return member;
 }
 
-std::vector<dptk::detail::EnvironmentVariable> ElasticMembers::environment(MemberId member) const {
-    return {{"DPTK_ELASTIC", address_.text()}, {"DPTK_MEMBER", text(member)}};
-}
-
-template <class Call>
-void ElasticMembers::with_store(Call&& call) {
-    if (!lost_.empty()) return;
-    try {
-        call(*store_);
-    } catch (const dptk::Error& error) {
-        lost_ = text("the host that serves the store of the job is lost: ", error.what());
-    }
+std::vector<dptk::detail::EnvironmentVariable> ElasticMembers::environment(MemberId member) {
+    return {{"DPTK_ELASTIC", current().address().text()}, {"DPTK_MEMBER", text(member)}};
 }
 
 void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end) {
     const bool finished = end.well() && over().empty();
-    with_store([&](dptk::Store& store) {
+    const std::string how =
+        end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text());
+    const auto report = [&](JobStore& store) {
         if (finished) store.set(finished_key, "");
-        store.compare_and_set(
-            MembershipKeys::ended(member), "",
-            end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text()));
-    });
+        store.note_end(member, how);
+    };
+    report(first_);
+    if (second_) report(*second_);
     look();
 }
 
-void ElasticMembers::look() {
-    if (!monitor_) return;
-    monitor_->look(*store_, MembershipMonitor::clock::now());
-    monitor_->erase_earlier(*server_);
-}
-
 std::string ElasticMembers::over() {
-    std::string why;
-    with_store([&](dptk::Store& store) { why = store.find(MembershipKeys::over).value_or(""); });
-    return lost_.empty() ? why : lost_;
+    JobStore& store = current();
+    const std::string why = store.find(MembershipKeys::over).value_or("");
+    return store.lost().empty() ? why
+                                : text("the host that serves the store of the job is lost: ", store.lost());
 }
 
 bool ElasticMembers::has_begun() {
-    bool found = false;
-    with_store([&](dptk::Store& store) { found = store.find(MembershipKeys::latest).has_value(); });
-    return found;
+    return first_.find(MembershipKeys::latest) || (second_ && second_->find(MembershipKeys::latest));
 }
 
 bool ElasticMembers::has_finished() {
-    bool found = false;
-    with_store([&](dptk::Store& store) { found = store.find(finished_key).has_value(); });
-    return found;
+    return first_.find(finished_key) || (second_ && second_->find(finished_key));
 }
 
 bool ElasticMembers::is_needed() const {
-    return monitor_ && monitor_->over().empty() && monitor_->has_members(MembershipMonitor::clock::now());
+    return server_ && server_->has_members();
 }
 
 bool ElasticMembers::others_have_finished() {

@@ -1,26 +1,27 @@
 // The members of an elastic job: gives each process that dptk-run starts its number, and reports its end to
-// the others. On one of the hosts, serves the job's store, and forms the groups of its ranks.
+// the others. On two of the hosts, serves a store of the job, and forms the groups of its ranks.
 #pragma once
 
-#include <dptk/control/elastic/membership_monitor.hpp>
+#include <dptk/control/elastic/membership_server.hpp>
 #include <dptk/control/launch/detail/rank_environment.hpp>
 #include <dptk/control/process/child_process.hpp>
-#include <dptk/control/store/tcp_store.hpp>
-#include <dptk/control/store/tcp_store_server.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job.hpp"
+#include "job_store.hpp"
 
 namespace run {
 
 class ElasticMembers {
   public:
-    /// Serves the store, or connects to the host that serves it. Blocks for at most DPTK_TIMEOUT. Throws
-    /// dptk::Error if neither is possible.
+    /// Serves the first store, or connects to the host that serves it. Blocks for at most DPTK_TIMEOUT.
+    /// Throws dptk::Error if neither is possible.
     explicit ElasticMembers(const Job& job);
 
     /// Returns the number of this host: that of its arrival, from 0.
@@ -30,13 +31,12 @@ class ElasticMembers {
     [[nodiscard]] dptk::detail::MemberId add();
 
     /// Returns the variables that a process needs besides those of its rank.
-    [[nodiscard]] std::vector<dptk::detail::EnvironmentVariable> environment(
-        dptk::detail::MemberId member) const;
+    [[nodiscard]] std::vector<dptk::detail::EnvironmentVariable> environment(dptk::detail::MemberId member);
 
     /// Reports the end of a process to the others.
     void note_end(dptk::detail::MemberId member, const dptk::detail::ChildEnd& end);
 
-    /// Forms the next group if that is due. Call it often.
+    /// Connects the two stores. Call it often.
     void look();
 
     /// Returns why the job has ended although ranks are left; empty while it continues.
@@ -51,25 +51,35 @@ class ElasticMembers {
     /// Whether a process of any host has completed the program.
     [[nodiscard]] bool has_finished();
 
-    /// Whether this host serves the store for processes of other hosts.
+    /// Whether this host serves a store for processes of other hosts.
     [[nodiscard]] bool is_needed() const;
 
   private:
-    [[nodiscard]] static std::unique_ptr<dptk::TcpStoreServer> serve(const Job& job);
-    [[nodiscard]] std::shared_ptr<dptk::Store> open_store(const Job& job);
+    enum class Role { serves_first, serves_second, serves_none };
 
-    /// Calls the store. If it is lost, the job is over.
-    template <class Call>
-    void with_store(Call&& call);
+    [[nodiscard]] static std::unique_ptr<dptk::detail::MembershipServer> serve_first(const Job& job);
+    [[nodiscard]] static JobStore first_store(const Job& job, const dptk::detail::MembershipServer* server);
 
-    std::unique_ptr<dptk::TcpStoreServer> server_;  // null on the other hosts
-    dptk::TcpStoreAddress address_;
-    std::shared_ptr<dptk::Store> store_;
-    std::optional<dptk::detail::MembershipMonitor> monitor_;  // where the store is served
+    /// Serves the second store, unless another host does.
+    void serve_second(const Job& job);
+    void reach_second();
+    void stand_by();
+
+    /// The store that the members use: the second one once they have continued there, or if the first one is
+    /// lost.
+    [[nodiscard]] JobStore& current();
+
+    Role role_ = Role::serves_none;
+    std::unique_ptr<dptk::detail::MembershipServer> server_;  // null if this host serves no store
+    JobStore first_;
+    std::optional<JobStore> second_;
+    bool has_tried_second_ = false;
+    std::string token_;
+    std::string members_;  // the numbers of all processes so far
+    std::string copied_;   // the last generation of the first store, of which the second one knows
     int node_ = 0;
     dptk::detail::MemberId reserved_ = 0;  // the first numbers
     dptk::detail::MemberId given_ = 0;     // how many of them have been given to processes
-    std::string lost_;                     // why the store is lost
 };
 
 }  // namespace run

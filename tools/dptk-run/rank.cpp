@@ -56,7 +56,7 @@ Rank::Rank(const Job& job, const Rendezvous& rendezvous, int local_rank, const S
       process_(start(job, rendezvous, signals, members)) {}
 
 pid_t Rank::start(const Job& job, const Rendezvous& rendezvous, const Signals& signals,
-                  const ElasticMembers* members) {
+                  ElasticMembers* members) {
     std::remove(report_path_.c_str());  // the report of an earlier attempt
     Environment environment = job.environment;
     environment.set(dptk::detail::rank_environment(place_, rendezvous.place, report_path_));

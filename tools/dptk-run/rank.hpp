@@ -46,7 +46,7 @@ class Rank {
 
   private:
     [[nodiscard]] pid_t start(const Job& job, const Rendezvous& rendezvous, const Signals& signals,
-                              const ElasticMembers* members);
+                              ElasticMembers* members);
 
     dptk::detail::RankPlace place_;
     std::string report_path_;

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 #include <dptk/control/elastic/membership.hpp>
 #include <dptk/control/elastic/membership_monitor.hpp>
+#include <dptk/control/elastic/membership_server.hpp>
 #include <dptk/control/store/in_process_store.hpp>
+#include <dptk/control/store/tcp_store.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +22,9 @@ using dptk::detail::Generation;
 using dptk::detail::MemberId;
 using dptk::detail::Membership;
 using dptk::detail::MembershipMonitor;
+using dptk::detail::MembershipOptions;
+using dptk::detail::MembershipRules;
+using dptk::detail::MembershipServer;
 
 /// A store with a thread that forms the generations of its job.
 class MonitoredStore {
@@ -101,4 +107,81 @@ TEST_CASE("a member whose job has ended throws why") {
     const auto member = job.member();
     CHECK_THROWS_WITH_AS(member->join(), "the elastic job has ended: 1 of 2 ranks have come, for 50 ms",
                          dptk::PeerLostError);
+}
+
+TEST_CASE("members that have lost the first store continue with the second one") {
+    std::optional<MembershipServer> served(std::in_place, dptk::TcpStoreServerOptions{},
+                                           MembershipRules{.first_size = 3});
+    MembershipServer second({}, {.is_second = true});
+    const auto connect_to = [](std::uint16_t port) { return dptk::TcpStore::connect({"127.0.0.1", port}); };
+    served->local()->set("second", "the second store");
+    std::vector<std::unique_ptr<Membership>> members;
+    for (int i = 0; i < 3; ++i)
+        members.push_back(std::make_unique<Membership>(MembershipOptions{
+            .store = connect_to(served->port()), .open_second = [&](const std::string& address) {
+                CHECK(address == "the second store");
+                return connect_to(second.port());
+            }}));
+    in_threads(3, [&](int i) {
+        members[i]->join();
+        members[i]->note_formed();
+    });
+    const Generation before = members[0]->generation();
+    REQUIRE(before.members.size() == 3);
+    served.reset();
+    members[0]->note_formed();  // the loss is no error here: join() finds it
+    in_threads(3, [&](int i) {
+        CHECK(members[i]->join().number == before.number + 1);
+        members[i]->note_formed();
+    });
+    for (const auto& member : members) CHECK(member->generation().members == before.members);
+    CHECK(members[0]->store_of_generation()->get("formed", 10s).empty());
+    members.pop_back();
+    in_threads(2, [&](int i) { members[i]->join(); });
+    CHECK(members[1]->generation().members == std::vector{members[0]->id(), members[1]->id()});
+}
+
+TEST_CASE("a member that alone has lost the first store is told so by the second one") {
+    std::optional<MembershipServer> first(std::in_place, dptk::TcpStoreServerOptions{},
+                                          MembershipRules{.first_size = 2});
+    MembershipServer second({}, {.is_second = true});
+    first->local()->set("second", "the second store");
+    second.local()->set("standby", "");
+    std::vector<std::unique_ptr<Membership>> members;
+    for (int i = 0; i < 2; ++i)
+        members.push_back(std::make_unique<Membership>(
+            MembershipOptions{.store = dptk::TcpStore::connect({"127.0.0.1", first->port()}),
+                              .heartbeat_timeout = 500ms,
+                              .open_second = [&](const std::string&) { return second.local(); }}));
+    in_threads(2, [&](int i) { members[i]->join(); });
+    first.reset();
+    CHECK_THROWS_WITH_AS(members[1]->join(),
+                         "this process has lost the store of the elastic job, but the others have not: it "
+                         "continues without this process",
+                         dptk::PeerLostError);
+}
+
+TEST_CASE("a member whose stores are both lost throws why") {
+    std::optional<MembershipServer> first(std::in_place, dptk::TcpStoreServerOptions{}, MembershipRules{});
+    std::string second;
+    SUBCASE("there is no second one") {}
+    SUBCASE("the second one cannot be reached") {
+        second = "nowhere:1";
+        first->local()->set("second", second);
+    }
+    Membership member({.store = dptk::TcpStore::connect({"127.0.0.1", first->port()}),
+                       .open_second = [&](const std::string& address) -> std::shared_ptr<dptk::Store> {
+                           throw dptk::TimeoutError("no reply from " + address);
+                       }});
+    member.join();
+    first.reset();
+    std::string error;
+    try {
+        member.join();
+    } catch (const dptk::PeerLostError& lost) {
+        error = lost.what();
+    }
+    CHECK(error.find("lost the store at 127.0.0.1:") == 0);
+    CHECK((error.find(", and the second store of the job cannot be reached: no reply from nowhere:1") !=
+           std::string::npos) == !second.empty());
 }

@@ -25,13 +25,10 @@ using dptk::detail::Vote;
 /// A job whose members write to the store as Membership does, when the test says so.
 class ElasticJob {
   public:
-    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1, bool is_only_store = true)
-        : monitor_({.first_size = first_size,
-                    .least_size = least_size,
-                    .heartbeat_timeout = 10s,
-                    .timeout = 60s,
-                    .is_only_store = is_only_store},
-                   now_) {
+    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1)
+        : monitor_(
+              {.first_size = first_size, .least_size = least_size, .heartbeat_timeout = 10s, .timeout = 60s},
+              now_) {
         for (std::size_t i = 0; i < first_size; ++i) start();
     }
 
@@ -308,7 +305,8 @@ TEST_CASE("a minority of a job continues if there is no other store, and otherwi
         is_only_store = true;
     }
     SUBCASE("several stores") {}
-    ElasticJob job(5, 1, is_only_store);
+    ElasticJob job(5);
+    if (!is_only_store) job.store().set(MembershipKeys::second, "node1:29501");
     job.vote({1, 2, 3, 4, 5});
     job.look();
     job.form();
@@ -340,4 +338,128 @@ TEST_CASE("a lost member that comes back does not continue with an earlier state
     CHECK(job.members().empty());
     job.vote({2, 3});
     CHECK(job.members() == Members{1, 2, 3, later});
+}
+
+namespace {
+
+/// A second store, to which members of a generation of four come that have lost the first one. The first two
+/// have been started by launcher 1, the others by launcher 2.
+class SecondStore {
+  public:
+    SecondStore()
+        : monitor_({.first_size = 4, .heartbeat_timeout = 10s, .timeout = 60s, .is_second = true}, now_) {
+        store_.set(MembershipKeys::standby, "");
+        store_.set(MembershipKeys::elsewhere, four_.to_text());
+        store_.set(MembershipKeys::launchers, "2");
+        store_.set(MembershipKeys::members_of(1), "1 2");
+        store_.set(MembershipKeys::members_of(2), "3 4");
+    }
+
+    void take_over() { store_.erase(MembershipKeys::standby); }
+
+    void come(const Members& ids) {
+        for (const MemberId id : ids) {
+            store_.set(MembershipKeys::arrival(store_.add(MembershipKeys::arrivals, 1)), std::to_string(id));
+            store_.set(MembershipKeys::vote(id), Vote{.member = id, .seen = 7, .lineage = {four_}}.to_text());
+        }
+        come_ = ids;
+    }
+
+    void pass(std::chrono::seconds time) {
+        for (auto step = 0s; step < time; step += 1s) {
+            now_ += 1s;
+            for (const MemberId id : come_) store_.add(MembershipKeys::beat(id), 1);
+            monitor_.look(store_, now_);
+        }
+    }
+
+    /// The members of the generation that is formed; none if there is none.
+    Members members() {
+        monitor_.look(store_, now_);
+        return monitor_.generation().members;
+    }
+
+    [[nodiscard]] const std::string& over() const { return monitor_.over(); }
+    dptk::Store& store() { return store_; }
+
+  private:
+    Generation four_{7, {1, 2, 3, 4}};
+    dptk::InProcessStore store_;
+    MembershipMonitor::clock::time_point now_{};
+    MembershipMonitor monitor_;
+    Members come_;
+};
+
+}  // namespace
+
+TEST_CASE("members that have lost the first store continue with the second one if they are the majority") {
+    SecondStore job;
+    job.take_over();
+    SUBCASE("because the launcher of the others has ended") {
+        job.come({3, 4});
+        CHECK(job.members().empty());
+        job.store().set(MembershipKeys::launcher_ended(1), "ended");
+        CHECK(job.members() == Members{3, 4});
+    }
+    SUBCASE("because their launcher has reported that the others have ended") {
+        job.store().set(MembershipKeys::ended(1), "has ended");
+        job.come({3, 4});
+        CHECK(job.members().empty());  // member 2 may come
+        job.pass(12s);
+        CHECK(job.members() == Members{3, 4});
+    }
+    SUBCASE("because they are more than the others, which may come within the heartbeat timeout") {
+        job.come({2, 3, 4});
+        job.pass(9s);
+        CHECK(job.members().empty());
+        job.pass(3s);
+        CHECK(job.members() == Members{2, 3, 4});
+    }
+}
+
+TEST_CASE("members that are no majority do not continue with the second store, which says so soon") {
+    SecondStore job;
+    job.come({3, 4});
+    SUBCASE("others may use the first one") {
+        job.pass(100s);  // on standby, it waits for as long as it takes
+        CHECK(job.over().empty());
+        job.take_over();
+        job.pass(31s);
+        CHECK(job.over() ==
+              "the ranks that are left (2) are not the majority of those that may continue "
+              "elsewhere, for 30 s");
+    }
+    SUBCASE("others have continued with the first one until their launcher ended") {
+        job.store().set(MembershipKeys::elsewhere, Generation{8, {1, 2}}.to_text());
+        job.store().set(MembershipKeys::launcher_ended(1), "ended");
+        job.take_over();
+        CHECK(job.members().empty());
+        CHECK(job.over() == "all ranks that had its state have ended");
+    }
+    CHECK(job.members().empty());
+}
+
+TEST_CASE("a new member that comes to the second store after the end of the job learns that") {
+    SecondStore job;
+    for (const MemberId id : {1, 2, 3, 4})
+        job.store().set(MembershipKeys::ended(id), MembershipKeys::finished);
+    job.store().set(MembershipKeys::arrival(job.store().add(MembershipKeys::arrivals, 1)), "5");
+    job.store().set(MembershipKeys::vote(5), Vote{.member = 5}.to_text());
+    CHECK(job.members().empty());
+    CHECK(job.over() == MembershipMonitor::all_have_finished);
+}
+
+TEST_CASE("the members of a launcher end with it") {
+    ElasticJob job(3);
+    job.vote({1, 2, 3});
+    job.look();
+    job.form();
+    job.store().set(MembershipKeys::second, "node1:29501");
+    job.store().set(MembershipKeys::launchers, "2");
+    job.store().set(MembershipKeys::members_of(2), "2 3");
+    job.store().set(MembershipKeys::launcher_ended(2), "ended");
+    job.look();
+    CHECK(job.cause(1) == "rank 1 has ended with the launcher that started it");
+    job.vote(1);
+    CHECK(job.members() == Members{1});  // the majority of those that are left
 }

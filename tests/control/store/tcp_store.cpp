@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -583,6 +585,27 @@ TEST_CASE("the last will of a client that does not reconnect is carried out, a l
     }
     CHECK(local->get("will", 10s) == "lost");
     CHECK(std::chrono::steady_clock::now() - begin >= dptk::detail::reconnect_time);
+}
+
+TEST_CASE("the will of a process is carried out at its end, but not if only its connection is lost") {
+    const TcpStoreServer server;
+    const std::shared_ptr<dptk::Store> local = server.local();
+    ResettingProxy proxy(server.port());
+    const auto reset = TcpStore::connect({"127.0.0.1", proxy.port()});
+    reset->set_will_of_process("reset", "x");
+    proxy.reset();
+    connect(server)->set_will_of_process("destroyed", "x");
+    const pid_t process = fork();
+    if (process == 0) {
+        const auto client = connect(server);
+        client->set_will_of_process("ended", "killed");
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(process, nullptr, 0);
+    CHECK(local->get("ended", 10s) == "killed");
+    std::this_thread::sleep_for(dptk::detail::reconnect_time + 500ms);
+    CHECK_FALSE(local->find("reset"));
+    CHECK_FALSE(local->find("destroyed"));
 }
 
 TEST_CASE("a client whose connection is reset, and whose server has ended, throws at once") {

@@ -2,9 +2,11 @@
 /// group again, in place, whenever the members of the job change.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
@@ -42,7 +44,9 @@ class ElasticGroup {
   private:
     explicit ElasticGroup(const JobRequest& request);
 
-    [[nodiscard]] static std::shared_ptr<Store> open_store(const JobRequest& request);
+    [[nodiscard]] static std::shared_ptr<Store> open_store(const JobRequest& request,
+                                                           const std::string& address,
+                                                           std::chrono::milliseconds timeout);
 
     /// Returns whether a member of the group was lost, leaves or joins, or this process has not joined yet.
     [[nodiscard]] bool has_changed(const ProcessGroup& group) const;

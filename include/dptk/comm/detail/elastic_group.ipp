@@ -21,17 +21,13 @@ DPTK_INLINE bool ElasticGroup::serves(const JobRequest& request) {
     return !request.elastic_address.empty();
 }
 
-DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& request) {
-    const std::string& address = request.elastic_address;
-    const std::size_t colon = address.rfind(':');
-    if (colon == std::string::npos)
-        throw ArgumentError(text("invalid DPTK_ELASTIC='", address, "': expected host:port"));
-    const std::uint16_t port = parse_port("DPTK_ELASTIC=" + address, address.substr(colon + 1));
-    std::string host = address.substr(0, colon);
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& request,
+                                                            const std::string& address,
+                                                            std::chrono::milliseconds timeout) {
+    SocketAddress place = parse_address("DPTK_ELASTIC=" + address, address, "host:port");
     auto store = TcpStore::connect(
-        {std::move(host), port},
-        {.token = elastic_token(request.token, environment_text("DPTK_RUN_ID")), .timeout = request.timeout});
+        {std::move(place.host), place.port},
+        {.token = elastic_token(request.token, environment_text("DPTK_RUN_ID")), .timeout = timeout});
     store->set_reply_timeout(request.heartbeat_timeout);
     return store;
 }
@@ -48,9 +44,12 @@ DPTK_INLINE std::shared_ptr<Store> ElasticGroup::open_store(const JobRequest& re
 
 DPTK_INLINE ElasticGroup::ElasticGroup(const JobRequest& request)
     : request_(request),
-      membership_({.store = open_store(request),
+      membership_({.store = open_store(request, request.elastic_address, request.timeout),
                    .id = member_of_launcher(),
-                   .heartbeat_timeout = request.heartbeat_timeout}) {}
+                   .heartbeat_timeout = request.heartbeat_timeout,
+                   .open_second = [request](const std::string& address) {
+                       return open_store(request, address, request.heartbeat_timeout);
+                   }}) {}
 
 DPTK_INLINE ProcessGroup ElasticGroup::join(const JobRequest& request) {
     static std::atomic<bool> has_joined = false;
@@ -111,13 +110,13 @@ DPTK_INLINE ProcessGroup ElasticGroup::connect() {
         JobRequest request = request_;
         request.launch.rank = generation.rank_of(membership_.id());
         request.launch.world_size = static_cast<int>(generation.members.size());
-        request.generation_store = membership_.store_of_generation();
-        const std::optional<TransportEntry> transport = choose_transport(request);
-        if (!transport)
-            throw ArgumentError(
-                "an elastic job needs a transport that connects through a store: include <dptk/comm/tcp.hpp> "
-                "in a source file that is linked into the program itself");
         try {
+            request.generation_store = membership_.store_of_generation();
+            const std::optional<TransportEntry> transport = choose_transport(request);
+            if (!transport)
+                throw ArgumentError(
+                    "an elastic job needs a transport that connects through a store: include "
+                    "<dptk/comm/tcp.hpp> in a source file that is linked into the program itself");
             return transport->create(request);
         } catch (const PeerLostError& error) {
             log(LogLevel::info, request.launch.rank, text("another change of the members: ", error.what()));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct MembershipOptions {
     MemberId id = 0;
     /// How long a member may send no heartbeat.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
+    /// Connects to the second store of the job, whose address is given. Throws if that is not possible.
+    std::function<std::shared_ptr<Store>(const std::string& address)> open_second = {};
 };
 
 /// One thread at a time may call it.
@@ -41,8 +44,9 @@ class Membership {
     /// Returns whether a generation has been formed in the store.
     [[nodiscard]] bool has_begun();
 
-    /// Leaves the current generation, and waits for the next one that contains this member. Blocks. Throws
-    /// PeerLostError if the job has ended or its store is lost.
+    /// Leaves the current generation, and waits for the next one that contains this member. Continues in the
+    /// second store of the job if the first one is lost. Blocks. Throws PeerLostError if the job has ended or
+    /// its stores are lost.
     const Generation& join();
 
     /// Returns the generation that join() has returned last.
@@ -61,12 +65,27 @@ class Membership {
   private:
     struct Heartbeat;
 
+    /// Reports that this process has come to the store, and starts its heartbeats.
+    void arrive();
+    void end_heartbeat();
     static void beat(Heartbeat& heartbeat) noexcept;
+
+    const Generation& join_in_store();
+    /// Call it while `loss` is handled: throws it again if there is no second store.
+    void move_to_second(const PeerLostError& loss);
+    /// Sets a key of the generation.
+    void note(std::string_view key);
+    /// Calls a function that writes to the store, but not if the store is lost.
+    template <class Call>
+    void report(Call&& call);
+
     void publish_vote() { store_->set(vote_key_, vote_.to_text()); }
     [[nodiscard]] std::int64_t latest();
     [[nodiscard]] NextGeneration next();
 
     std::shared_ptr<Store> store_;
+    std::function<std::shared_ptr<Store>(const std::string& address)> open_second_;
+    std::string second_;  // the address of the second store, if it is known
     std::chrono::milliseconds heartbeat_timeout_;
     Vote vote_;
     std::string vote_key_;

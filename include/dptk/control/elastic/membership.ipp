@@ -11,9 +11,10 @@
 
 #include "dptk/control/elastic/membership_keys.hpp"
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/prefix_store.hpp"
-#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -27,12 +28,23 @@ struct Membership::Heartbeat {
     bool has_ended = false;
 };
 
+/// Thrown if no store can help: the members that are left cannot continue.
+class JobOverError : public PeerLostError {
+  public:
+    using PeerLostError::PeerLostError;
+};
+
 DPTK_INLINE Membership::Membership(const MembershipOptions& options)
     : store_(options.store),
+      open_second_(options.open_second),
       heartbeat_timeout_(options.heartbeat_timeout),
       uncaught_exceptions_(std::uncaught_exceptions()) {
     vote_.member = options.id > 0 ? options.id : store_->add(MembershipKeys::members, 1);
     vote_key_ = MembershipKeys::vote(id());
+    arrive();
+}
+
+DPTK_INLINE void Membership::arrive() {
     const std::int64_t arrival = store_->add(MembershipKeys::arrivals, 1);
     store_->set(MembershipKeys::arrival(arrival), text(id()));
     const auto interval = std::clamp<std::chrono::milliseconds>(
@@ -41,12 +53,16 @@ DPTK_INLINE Membership::Membership(const MembershipOptions& options)
     start_background_thread([heartbeat = heartbeat_] { beat(*heartbeat); }).detach();
 }
 
-DPTK_INLINE Membership::~Membership() {
+DPTK_INLINE void Membership::end_heartbeat() {
     {
         const std::lock_guard lock(heartbeat_->mutex);
         heartbeat_->has_ended = true;
     }
     heartbeat_->changed.notify_all();
+}
+
+DPTK_INLINE Membership::~Membership() {
+    end_heartbeat();
     const bool unwinds = std::uncaught_exceptions() > uncaught_exceptions_;
     try {
         store_->compare_and_set(
@@ -73,9 +89,9 @@ DPTK_INLINE void Membership::beat(Heartbeat& heartbeat) noexcept {
 }
 
 DPTK_INLINE std::int64_t Membership::latest() {
-    std::int64_t number = 0;
-    static_cast<void>(parse_number(store_->find(MembershipKeys::latest).value_or("0"), number));
-    return number;
+    const std::optional<std::string> latest = store_->find(MembershipKeys::latest);
+    const std::optional<Generation> generation = Generation::parse(latest.value_or(""));
+    return generation ? generation->number : 0;
 }
 
 DPTK_INLINE bool Membership::has_begun() {
@@ -84,6 +100,33 @@ DPTK_INLINE bool Membership::has_begun() {
 
 DPTK_INLINE const Generation& Membership::join() {
     while (true) {
+        try {
+            return join_in_store();
+        } catch (const JobOverError&) {
+            throw;
+        } catch (const PeerLostError& loss) {
+            move_to_second(loss);
+        }
+    }
+}
+
+DPTK_INLINE void Membership::move_to_second(const PeerLostError& loss) {
+    if (second_.empty() || !open_second_) throw;
+    const std::string address = std::exchange(second_, {});
+    log(LogLevel::info, -1, text(loss.what(), "; going to the job's second store at ", address));
+    end_heartbeat();
+    try {
+        store_ = open_second_(address);
+    } catch (const Error& error) {
+        throw PeerLostError(
+            text(loss.what(), ", and the second store of the job cannot be reached: ", error.what()));
+    }
+    arrive();
+}
+
+DPTK_INLINE const Generation& Membership::join_in_store() {
+    while (true) {
+        second_ = store_->find(MembershipKeys::second).value_or(second_);
         vote_.after = latest();
         vote_.seen = std::max(vote_.seen, vote_.after);
         publish_vote();
@@ -98,6 +141,7 @@ DPTK_INLINE const Generation& Membership::join() {
 
 DPTK_INLINE NextGeneration Membership::next() {
     constexpr std::chrono::seconds slice{1};
+    const Deadline takeover(2 * heartbeat_timeout_);
     while (true) {
         try {
             const std::string found = store_->get(MembershipKeys::next(vote_.after), slice);
@@ -105,7 +149,11 @@ DPTK_INLINE NextGeneration Membership::next() {
         } catch (const TimeoutError&) {
         }
         if (const std::optional<std::string> why = store_->find(MembershipKeys::over))
-            throw PeerLostError("the elastic job has ended: " + *why);
+            throw JobOverError("the elastic job has ended: " + *why);
+        if (vote_.after == 0 && takeover.passed() && store_->find(MembershipKeys::standby))
+            throw JobOverError(
+                "this process has lost the store of the elastic job, but the others have not: it continues "
+                "without this process");
     }
 }
 
@@ -114,14 +162,28 @@ DPTK_INLINE std::shared_ptr<Store> Membership::store_of_generation() const {
 }
 
 DPTK_INLINE void Membership::note_finishing() {
-    PrefixStore(store_, MembershipKeys::generation(generation_.number)).set(MembershipKeys::finishing, "");
+    report([&] { note(MembershipKeys::finishing); });
 }
 
 DPTK_INLINE void Membership::note_formed() {
     vote_.note_formed(generation_);
-    publish_vote();
-    if (generation_.members.front() != id()) return;
-    PrefixStore(store_, MembershipKeys::generation(generation_.number)).set(MembershipKeys::formed, "");
+    report([&] {
+        publish_vote();
+        if (generation_.members.front() == id()) note(MembershipKeys::formed);
+    });
+}
+
+DPTK_INLINE void Membership::note(std::string_view key) {
+    PrefixStore(store_, MembershipKeys::generation(generation_.number)).set(key, "");
+}
+
+template <class Call>
+void Membership::report(Call&& call) {
+    try {
+        call();
+    } catch (const PeerLostError&) {
+        // The store is lost. The generation ends with it, and join() continues in the second store.
+    }
 }
 
 }  // namespace DPTK_NAMESPACE::detail

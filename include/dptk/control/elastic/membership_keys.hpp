@@ -17,7 +17,7 @@ struct MembershipKeys {
     /// How many members have come to this store; and the number of the member that came as the `i`th.
     static constexpr std::string_view arrivals = "arrivals";
     [[nodiscard]] static std::string arrival(std::int64_t i) { return text("arrival/", i); }
-    /// The number of the last generation that was formed in this store.
+    /// The last Generation that was formed in this store.
     static constexpr std::string_view latest = "latest";
     /// Why the job has ended, although members are left.
     static constexpr std::string_view over = "over";
@@ -40,6 +40,26 @@ struct MembershipKeys {
 
     /// The NextGeneration that follows the generation of this number in this store.
     [[nodiscard]] static std::string next(std::int64_t number) { return text("next/", number); }
+
+    /// The address of the second store, in which the members continue if this one is lost.
+    static constexpr std::string_view second = "second";
+    /// In the second store: set as long as the launcher that serves it reaches the first one.
+    static constexpr std::string_view standby = "standby";
+    /// In the second store: the last Generation that was formed in the first one.
+    static constexpr std::string_view elsewhere = "elsewhere";
+
+    /// How many launchers, the processes that start members, have come to this store. They are numbered by
+    /// their arrival, from 1.
+    static constexpr std::string_view launchers = "launchers";
+    /// The numbers of all members of a launcher, separated by spaces. Each is written before its process
+    /// starts.
+    [[nodiscard]] static std::string members_of(std::int64_t launcher) {
+        return text("launcher/", launcher, "/members");
+    }
+    /// Set once a launcher's process has certainly ended without a report; its members end with it.
+    [[nodiscard]] static std::string launcher_ended(std::int64_t launcher) {
+        return text("launcher/", launcher, "/ended");
+    }
 
     /// The prefix of the keys of a generation.
     [[nodiscard]] static std::string generation(std::int64_t number) { return text("gen/", number); }

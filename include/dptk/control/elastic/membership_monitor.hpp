@@ -36,15 +36,15 @@ struct MembershipRules {
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
     /// How long the job waits for missing members before it ends.
     std::chrono::milliseconds timeout = default_timeout;
-    /// Whether a job may begin in this store. Otherwise members come here from another store that they have
-    /// lost.
-    bool begins_here = true;
-    /// Whether members have no other store, so that no two groups can continue: then no majority is needed,
-    /// but a member of each generation that may have taken the last step.
-    bool is_only_store = true;
+    /// Whether this is the second store of a job, to which members come when they have lost the first one.
+    bool is_second = false;
 };
 
 /// Forms the generations of one job. Reads and writes only the store; the caller passes the time.
+///
+/// If a job has a second store, two groups of members could continue, one with each store: then each needs a
+/// majority (see quorum.hpp). Otherwise it is enough that a member is left of each generation that may have
+/// taken the last step.
 class MembershipMonitor {
   public:
     using clock = AwakeClock;
@@ -91,6 +91,11 @@ class MembershipMonitor {
     void read(Store& store, clock::time_point now);
     static void read(Store& store, MemberId id, Member& member, clock::time_point now);
 
+    /// Reads which launchers have ended, and ends their members.
+    void read_launchers(Store& store, clock::time_point now);
+    /// In the second store: reads how members have ended that have never come here.
+    void read_ends(Store& store, std::int64_t launcher, clock::time_point now);
+
     [[nodiscard]] bool is_here(const Member& member, clock::time_point now) const;
     [[nodiscard]] bool has_voted(const Member& member) const;
 
@@ -123,6 +128,10 @@ class MembershipMonitor {
     /// Returns what all members know, also those that are lost.
     [[nodiscard]] Lineage known_lineage() const;
 
+    /// How long members wait here for others. A second store that has not formed a generation yet ends the
+    /// job early: whoever can reach it comes within that time.
+    [[nodiscard]] std::chrono::milliseconds patience() const;
+
     [[nodiscard]] std::vector<Vote> votes(clock::time_point now) const;
     [[nodiscard]] EndedMembers ended() const;
 
@@ -132,6 +141,10 @@ class MembershipMonitor {
     /// Those that have not written their number yet; a process that was killed then never does.
     std::vector<std::int64_t> unread_arrivals_;
     Generation generation_;
+    std::vector<std::int64_t> ended_launchers_;
+    bool is_only_store_ = true;
+    bool is_standby_ = false;        // a second store whose launcher still reaches the first one
+    Generation elsewhere_;           // in the second store: the last generation of the first one
     std::int64_t first_kept_ = 1;    // the first generation whose keys are complete
     bool is_broken_ = true;          // there is no first generation yet
     clock::time_point waits_since_;  // since when members wait for the next generation

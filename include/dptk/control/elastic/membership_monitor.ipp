@@ -2,6 +2,7 @@
 
 #include "dptk/control/elastic/membership_monitor.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -57,8 +58,52 @@ DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
         members_.try_emplace(id, Member{.heard = now, .voted = now});
         return true;
     });
+    if (members_.empty()) return;
+    is_only_store_ = !rules_.is_second && !store.find(MembershipKeys::second);
+    if (rules_.is_second) {
+        is_standby_ = store.find(MembershipKeys::standby).has_value();
+        elsewhere_ =
+            Generation::parse(store.find(MembershipKeys::elsewhere).value_or("")).value_or(Generation{});
+    }
+    read_launchers(store, now);
     for (auto& [id, member] : members_) {
         if (member.end.empty()) read(store, id, member, now);
+    }
+}
+
+/// Returns the numbers of a launcher's members.
+[[nodiscard]] DPTK_INLINE std::vector<MemberId> members_of(Store& store, std::int64_t launcher) {
+    const std::string found = store.find(MembershipKeys::members_of(launcher)).value_or("");
+    std::vector<MemberId> out;
+    for (std::string_view left = found; !left.empty();) {
+        if (MemberId id = 0; parse_number(next_word(left), id)) out.push_back(id);
+    }
+    return out;
+}
+
+DPTK_INLINE void MembershipMonitor::read_launchers(Store& store, clock::time_point now) {
+    std::int64_t launchers = 0;
+    static_cast<void>(parse_number(store.find(MembershipKeys::launchers).value_or("0"), launchers));
+    for (std::int64_t launcher = 1; launcher <= launchers; ++launcher) {
+        if (!detail::contains(ended_launchers_, launcher) &&
+            store.find(MembershipKeys::launcher_ended(launcher))) {
+            for (const MemberId id : members_of(store, launcher))
+                store.compare_and_set(MembershipKeys::ended(id), "",
+                                      "has ended with the launcher that started it");
+            ended_launchers_.push_back(launcher);
+        }
+        if (rules_.is_second) read_ends(store, launcher, now);
+    }
+}
+
+DPTK_INLINE void MembershipMonitor::read_ends(Store& store, std::int64_t launcher, clock::time_point now) {
+    for (const MemberId id : members_of(store, launcher)) {
+        if (members_.contains(id)) continue;
+        const std::optional<std::string> end = store.find(MembershipKeys::ended(id));
+        if (!end) continue;
+        Member& member = members_[id];
+        member.heard = member.voted = now;
+        member.end = *end;
     }
 }
 
@@ -135,13 +180,13 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
         return;
     }
     const EndedMembers gone = ended();
-    const bool begins = known_lineage().all().empty();
+    const bool begins = !rules_.is_second && known_lineage().all().empty();
     const std::string problem = begins ? why_not_begin(voters, now) : why_not_continue(voters, gone, now);
     const std::string key = MembershipKeys::next(generation_.number);
     if (problem.empty()) {
         const NextGeneration next = next_generation(voters, gone);
         // A member that has read the generation must not vote for it again.
-        store.set(MembershipKeys::latest, text(next.generation.number));
+        store.set(MembershipKeys::latest, next.generation.to_text());
         store.set(key, next.to_text());
         generation_ = next.generation;
         is_broken_ = false;
@@ -150,8 +195,11 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
     const Lineage lineage = lineage_of(voters, gone);
     if (!begins && !has_state(lineage)) {
         over_ = has_finished(lineage) ? all_have_finished : "all ranks that had its state have ended";
-    } else if (now - waits_since_ >= rules_.timeout) {
-        over_ = text(problem, ", for ", duration_text(rules_.timeout));
+    } else if (is_standby_) {
+        waits_since_ = now;
+        return;
+    } else if (now - waits_since_ >= patience()) {
+        over_ = text(problem, ", for ", duration_text(patience()));
     } else {
         return;
     }
@@ -179,7 +227,6 @@ DPTK_INLINE bool MembershipMonitor::has_finished(const Lineage& lineage) const {
 
 DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> votes,
                                                          clock::time_point now) const {
-    if (!rules_.begins_here) return "the members have come to a store where no job can begin";
     if (votes.size() < rules_.first_size)
         return text(votes.size(), " of ", rules_.first_size, " ranks have come");
     const bool has_late = detail::any_of(
@@ -195,7 +242,7 @@ DPTK_INLINE std::string MembershipMonitor::why_not_continue(std::span<const Vote
         if (missing.empty()) continue;
         return text("rank ", earlier.rank_of(missing.front()), " has not left the group");
     }
-    if (rules_.is_only_store) {
+    if (is_only_store_) {
         const auto takes_part = [&](const Generation& one) {
             return detail::any_of(votes, [&](const Vote& vote) { return one.contains(vote.member); });
         };
@@ -229,6 +276,11 @@ DPTK_INLINE Lineage MembershipMonitor::known_lineage() const {
     return out;
 }
 
+DPTK_INLINE std::chrono::milliseconds MembershipMonitor::patience() const {
+    const bool has_taken_over = !rules_.is_second || generation_.number > 0;
+    return has_taken_over ? rules_.timeout : std::min(rules_.timeout, 3 * rules_.heartbeat_timeout);
+}
+
 DPTK_INLINE std::vector<Vote> MembershipMonitor::votes(clock::time_point now) const {
     std::vector<Vote> out;
     for (const auto& [id, member] : members_) {
@@ -239,8 +291,13 @@ DPTK_INLINE std::vector<Vote> MembershipMonitor::votes(clock::time_point now) co
 
 DPTK_INLINE EndedMembers MembershipMonitor::ended() const {
     EndedMembers out;
+    Lineage elsewhere;
+    elsewhere.accepted.push_back(elsewhere_);
     for (const auto& [id, member] : members_) {
-        if (!member.end.empty()) out[id] = member.vote.lineage;
+        if (member.end.empty()) continue;
+        Lineage& known = out[id] = member.vote.lineage;
+        // Members of the first store may have continued there without those that have come here.
+        if (elsewhere_.number > 0) known.merge(elsewhere);
     }
     return out;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "dptk/control/net/socket.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -31,6 +32,11 @@ struct InitMethod {
 namespace detail {
 
 [[nodiscard]] std::uint16_t parse_port(std::string_view whole, std::string_view digits);
+
+/// Parses "host:port" (an IPv6 address in brackets). Throws ArgumentError that says what was expected, after
+/// `whole`.
+[[nodiscard]] SocketAddress parse_address(std::string_view whole, std::string_view address,
+                                          std::string_view expected);
 
 }  // namespace detail
 

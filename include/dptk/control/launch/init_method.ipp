@@ -3,6 +3,7 @@
 #include "dptk/control/launch/init_method.hpp"
 
 #include <cstddef>
+#include <utility>
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -19,6 +20,16 @@ DPTK_INLINE std::uint16_t parse_port(std::string_view whole, std::string_view di
         throw ArgumentError(text(whole, ": expected a port in [1, 65535], got '", digits, "'"));
     }
     return static_cast<std::uint16_t>(port);
+}
+
+DPTK_INLINE SocketAddress parse_address(std::string_view whole, std::string_view address,
+                                        std::string_view expected) {
+    const std::size_t colon = address.rfind(':');
+    std::string_view host = address.substr(0, colon);
+    if (colon == std::string_view::npos || host.empty())
+        throw ArgumentError(text(whole, ": expected ", expected));
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    return {std::string(host), parse_port(whole, address.substr(colon + 1))};
 }
 
 }  // namespace DPTK_NAMESPACE::detail
@@ -38,16 +49,9 @@ DPTK_INLINE InitMethod parse_init_method(std::string_view method) {
         return {.rendezvous = RendezvousKind::file, .path = std::string(path)};
     }
     if (method.starts_with("tcp://")) {
-        const std::string_view place = rest_after("tcp://");
-        const std::size_t colon = place.rfind(':');
-        std::string_view host = place.substr(0, colon);
-        if (colon == std::string_view::npos || host.empty()) {
-            throw ArgumentError(detail::text("init_method ", method, ": expected tcp://HOST:PORT"));
-        }
-        if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-        return {.rendezvous = RendezvousKind::tcp,
-                .host = std::string(host),
-                .port = detail::parse_port(detail::text("init_method ", method), place.substr(colon + 1))};
+        detail::SocketAddress address = detail::parse_address(detail::text("init_method ", method),
+                                                              rest_after("tcp://"), "tcp://HOST:PORT");
+        return {.rendezvous = RendezvousKind::tcp, .host = std::move(address.host), .port = address.port};
     }
     throw ArgumentError(detail::text("init_method ", method,
                                      ": expected env://, tcp://HOST:PORT, file:///PATH, mpi:// or slurm://"));

@@ -84,6 +84,11 @@ class TcpStore final : public Store {
 
     DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
+    /// Like set_last_will(), but is not carried out if the connection is reset or times out, since the
+    /// process may still run then. So it proves that the process has ended, if no other call of this client
+    /// follows: a call that times out closes the connection.
+    void set_will_of_process(std::string_view key, std::string_view value);
+
     /// Opens another connection to the server. Throws PeerLostError if this client's connection has failed.
     [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
@@ -103,6 +108,8 @@ class TcpStore final : public Store {
     [[nodiscard]] detail::StoreHello hello() const;
 
     static void check(std::string_view key, std::string_view value);
+
+    void register_will(std::string_view key, std::string_view value, bool outlives_reset);
 
     [[nodiscard]] std::string where() const;
 

@@ -200,9 +200,17 @@ DPTK_INLINE bool TcpStore::erase(std::string_view key) {
 }
 
 DPTK_INLINE void TcpStore::set_last_will(std::string_view key, std::string_view value) {
+    register_will(key, value, false);
+}
+
+DPTK_INLINE void TcpStore::set_will_of_process(std::string_view key, std::string_view value) {
+    register_will(key, value, true);
+}
+
+DPTK_INLINE void TcpStore::register_will(std::string_view key, std::string_view value, bool outlives_reset) {
     if (!key.empty()) detail::check_store_key(key);
     detail::check_store_value(key, value);
-    call({detail::StoreOperation::last_will, 0, {key, value}});
+    call({detail::StoreOperation::last_will, outlives_reset ? 1 : 0, {key, value}});
     has_will_ = !key.empty();
 }
 

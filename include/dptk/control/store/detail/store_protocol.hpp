@@ -55,7 +55,7 @@ enum class StoreOperation : std::uint8_t {
     compare_and_set,  ///< key, expected, desired
     wait,             ///< keys; number: timeout in milliseconds
     erase,            ///< key
-    last_will,        ///< key, which may be empty, value
+    last_will,        ///< key, which may be empty, value; number: 1 if a reset does not count as an end
     goodbye,          ///< no fields; the server sends no reply
 };
 

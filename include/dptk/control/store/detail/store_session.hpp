@@ -38,6 +38,7 @@ class StoreSession;
 struct StoreClient {
     std::string will_key = {};
     std::string will_value = {};
+    bool outlives_reset = false;  ///< the will is not carried out after a reset
     /// The last request that may not be carried out twice, and its reply.
     std::uint32_t sequence = 0;
     std::string reply = {};

@@ -201,6 +201,7 @@ DPTK_INLINE void StoreSession::carry_out(const StoreRequest& request, TimePoint 
         case StoreOperation::last_will:
             client_.will_key = fields[0];
             client_.will_value = fields[0].empty() ? std::string_view() : fields[1];
+            client_.outlives_reset = request.number != 0;
             return reply({});
         case StoreOperation::goodbye: client_.will_key.clear(); return end();
     }
@@ -278,7 +279,7 @@ DPTK_INLINE void StoreSessions::expire(Deadline::Clock::time_point now) {
         }
         const StoreClient client = std::move(parked->second.client);
         parked = parked_.erase(parked);
-        carry_out_will(client);
+        if (!client.outlives_reset) carry_out_will(client);
     }
 }
 
