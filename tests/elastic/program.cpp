@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
         else
             train(group, model, epochs, step_time, mode == "idle" ? std::chrono::seconds(3) : step_time);
         std::printf("over %s\n", group.backend().c_str());
-        std::printf("values %llx\n", static_cast<unsigned long long>(model.hash()));
+        std::printf("process %d has the values %llx\n", getpid(),
+                    static_cast<unsigned long long>(model.hash()));
         return 0;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());

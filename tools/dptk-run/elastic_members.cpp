@@ -49,7 +49,10 @@ dptk::detail::MembershipRules rules_of(const Job& job) {
 }  // namespace
 
 ElasticMembers::ElasticMembers(const Job& job)
-    : server_(serve_first(job)), first_(first_store(job, server_.get())), token_(token_of(job)) {
+    : job_(job),
+      server_(serve_first(job)),
+      first_(first_store(job, server_.get())),
+      can_serve_second_(!server_ && !is_on_this_host(job.options.master_addr)) {
     if (!server_) static_cast<void>(first_.store().get(open_key, timeout()));
     node_ = static_cast<int>(first_.arrive()) - 1;
     if (server_) {
@@ -58,10 +61,12 @@ ElasticMembers::ElasticMembers(const Job& job)
         reserved_ = job.local_size;
         first_.store().add(MembershipKeys::members, reserved_);
         first_.store().set(open_key, "");
-    } else {
-        serve_second(job);
-        reach_second();
     }
+    find_second();
+}
+
+ElasticMembers::~ElasticMembers() {
+    if (role_ == Role::serves_second) first_.erase(MembershipKeys::second);
 }
 
 /// Returns null if another host serves the store, or another dptk-run on this host.
@@ -90,40 +95,52 @@ JobStore ElasticMembers::first_store(const Job& job, const MembershipServer* ser
             job.heartbeat_timeout};
 }
 
-void ElasticMembers::serve_second(const Job& job) {
-    if (is_on_this_host(job.options.master_addr) || first_.find(MembershipKeys::second)) return;
-    dptk::detail::MembershipRules rules = rules_of(job);
+void ElasticMembers::find_second() {
+    using Clock = dptk::detail::AwakeClock;
+    constexpr std::chrono::seconds interval{1};
+    if (role_ == Role::serves_second || !first_.lost().empty()) return;
+    if (role_ == Role::serves_none && Clock::now() < looks_for_second_at_) return;
+    looks_for_second_at_ = Clock::now() + interval;
+    const std::optional<std::string> address = first_.find(MembershipKeys::second);
+    try {
+        if (address) {
+            reach_second(*address);
+        } else if (can_serve_second_) {
+            serve_second();
+        }
+    } catch (const dptk::Error&) {
+        second_.reset();  // this host's ranks will find out whether they can reach it
+    }
+}
+
+void ElasticMembers::serve_second() {
+    dptk::detail::MembershipRules rules = rules_of(job_);
     rules.is_second = true;
     auto server = std::make_unique<MembershipServer>(
         dptk::TcpStoreServerOptions{.bind_address = dptk::detail::environment_text("DPTK_BIND_ADDRESS"),
-                                    .token = token_of(job)},
+                                    .token = token_of(job_)},
         rules);
     const dptk::TcpStoreAddress address{first_.store().connection().own, server->port()};
     JobStore store(server->local(), address);
     store.store().add(MembershipKeys::members, numbers_of_second);
     store.set(MembershipKeys::standby, "");
     static_cast<void>(store.arrive());
+    store.note_members(members_);
     if (first_.store().compare_and_set(MembershipKeys::second, "", address.text()) != address.text()) return;
+    first_.set(MembershipKeys::second_launcher, text(node_ + 1));
     server_ = std::move(server);
-    second_ = std::move(store);
+    second_.emplace(std::move(store));
     role_ = Role::serves_second;
 }
 
-void ElasticMembers::reach_second() {
-    if (second_ || has_tried_second_) return;
-    const std::optional<std::string> address = first_.find(MembershipKeys::second);
-    if (!address) return;
-    has_tried_second_ = true;
-    try {
-        dptk::detail::SocketAddress place =
-            dptk::detail::parse_address("second store", *address, "host:port");
-        second_.emplace(dptk::TcpStoreAddress{std::move(place.host), place.port},
-                        dptk::TcpStoreOptions{.token = token_, .timeout = second_timeout}, second_timeout);
-        static_cast<void>(second_->arrive());
-        second_->note_members(members_);
-    } catch (const dptk::Error&) {
-        second_.reset();  // this host's ranks will find out whether they can reach it
-    }
+void ElasticMembers::reach_second(const std::string& address) {
+    if (std::exchange(tried_, address) == address) return;
+    dptk::detail::SocketAddress place = dptk::detail::parse_address("second store", address, "host:port");
+    second_.emplace(dptk::TcpStoreAddress{std::move(place.host), place.port},
+                    dptk::TcpStoreOptions{.token = token_of(job_), .timeout = second_timeout},
+                    second_timeout);
+    static_cast<void>(second_->arrive());
+    second_->note_members(members_);
 }
 
 /// Copies what the second store must know of the first one, until that is lost.
@@ -139,7 +156,7 @@ void ElasticMembers::look() {
     if (role_ == Role::serves_second) {
         stand_by();
     } else {
-        reach_second();
+        find_second();
     }
 }
 

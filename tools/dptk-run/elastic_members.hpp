@@ -4,6 +4,7 @@
 
 #include <dptk/control/elastic/membership_server.hpp>
 #include <dptk/control/launch/detail/rank_environment.hpp>
+#include <dptk/control/process/awake_clock.hpp>
 #include <dptk/control/process/child_process.hpp>
 
 #include <cstdint>
@@ -23,6 +24,9 @@ class ElasticMembers {
     /// Serves the first store, or connects to the host that serves it. Blocks for at most DPTK_TIMEOUT.
     /// Throws dptk::Error if neither is possible.
     explicit ElasticMembers(const Job& job);
+    ElasticMembers(const ElasticMembers&) = delete;
+    ElasticMembers& operator=(const ElasticMembers&) = delete;
+    ~ElasticMembers();
 
     /// Returns the number of this host: that of its arrival, from 0.
     [[nodiscard]] int node() const noexcept { return node_; }
@@ -60,21 +64,24 @@ class ElasticMembers {
     [[nodiscard]] static std::unique_ptr<dptk::detail::MembershipServer> serve_first(const Job& job);
     [[nodiscard]] static JobStore first_store(const Job& job, const dptk::detail::MembershipServer* server);
 
-    /// Serves the second store, unless another host does.
-    void serve_second(const Job& job);
-    void reach_second();
+    /// Serves the second store if no other host does, and otherwise connects to it.
+    void find_second();
+    void serve_second();
+    void reach_second(const std::string& address);
     void stand_by();
 
     /// The store that the members use: the second one once they have continued there, or if the first one is
     /// lost.
     [[nodiscard]] JobStore& current();
 
+    const Job& job_;
     Role role_ = Role::serves_none;
     std::unique_ptr<dptk::detail::MembershipServer> server_;  // null if this host serves no store
     JobStore first_;
     std::optional<JobStore> second_;
-    bool has_tried_second_ = false;
-    std::string token_;
+    std::string tried_;  // the address of the second store with which this host has tried to connect
+    bool can_serve_second_;
+    dptk::detail::AwakeClock::time_point looks_for_second_at_;
     std::string members_;  // the numbers of all processes so far
     std::string copied_;   // the last generation of the first store, of which the second one knows
     int node_ = 0;

@@ -69,6 +69,10 @@ class Membership {
     void arrive();
     void end_heartbeat();
     static void beat(Heartbeat& heartbeat) noexcept;
+    /// Reads the address of the second store, which may change while the first one is used.
+    static void note_second(Heartbeat& heartbeat, Store& store);
+    /// Returns the address of the second store, and forgets it; an empty text if it is not known.
+    [[nodiscard]] std::string take_second();
 
     const Generation& join_in_store();
     /// Call it while `loss` is handled: throws it again if there is no second store.
@@ -85,7 +89,6 @@ class Membership {
 
     std::shared_ptr<Store> store_;
     std::function<std::shared_ptr<Store>(const std::string& address)> open_second_;
-    std::string second_;  // the address of the second store, if it is known
     std::chrono::milliseconds heartbeat_timeout_;
     Vote vote_;
     std::string vote_key_;

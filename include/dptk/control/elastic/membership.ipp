@@ -26,6 +26,7 @@ struct Membership::Heartbeat {
     std::mutex mutex = {};
     std::condition_variable changed = {};
     bool has_ended = false;
+    std::string second = {};  // the address of the second store, if it is known
 };
 
 /// Thrown if no store can help: the members that are left cannot continue.
@@ -61,6 +62,17 @@ DPTK_INLINE void Membership::end_heartbeat() {
     heartbeat_->changed.notify_all();
 }
 
+DPTK_INLINE void Membership::note_second(Heartbeat& heartbeat, Store& store) {
+    std::string second = store.find(MembershipKeys::second).value_or("");
+    const std::lock_guard lock(heartbeat.mutex);
+    heartbeat.second = std::move(second);
+}
+
+DPTK_INLINE std::string Membership::take_second() {
+    const std::lock_guard lock(heartbeat_->mutex);
+    return std::exchange(heartbeat_->second, {});
+}
+
 DPTK_INLINE Membership::~Membership() {
     end_heartbeat();
     const bool unwinds = std::uncaught_exceptions() > uncaught_exceptions_;
@@ -79,6 +91,7 @@ DPTK_INLINE void Membership::beat(Heartbeat& heartbeat) noexcept {
         heartbeat.store->set_last_will(MembershipKeys::lost(heartbeat.id), "lost");
         for (std::int64_t beats = 1;; ++beats) {
             heartbeat.store->set(key, text(beats));
+            note_second(heartbeat, *heartbeat.store);
             std::unique_lock lock(heartbeat.mutex);
             if (heartbeat.changed.wait_for(lock, heartbeat.interval, [&] { return heartbeat.has_ended; }))
                 return;
@@ -111,8 +124,8 @@ DPTK_INLINE const Generation& Membership::join() {
 }
 
 DPTK_INLINE void Membership::move_to_second(const PeerLostError& loss) {
-    if (second_.empty() || !open_second_) throw;
-    const std::string address = std::exchange(second_, {});
+    const std::string address = take_second();
+    if (address.empty() || !open_second_) throw;
     log(LogLevel::info, -1, text(loss.what(), "; going to the job's second store at ", address));
     end_heartbeat();
     try {
@@ -126,12 +139,12 @@ DPTK_INLINE void Membership::move_to_second(const PeerLostError& loss) {
 
 DPTK_INLINE const Generation& Membership::join_in_store() {
     while (true) {
-        second_ = store_->find(MembershipKeys::second).value_or(second_);
         vote_.after = latest();
         vote_.seen = std::max(vote_.seen, vote_.after);
         publish_vote();
         const NextGeneration formed = next();
         if (!formed.generation.contains(id())) continue;  // it was formed before this vote was read
+        note_second(*heartbeat_, *store_);  // all members know it: it was there before its launcher's members
         vote_.accept(formed);
         publish_vote();  // before the members connect: see MembershipKeys::vote()
         generation_ = formed.generation;

@@ -43,6 +43,8 @@ struct MembershipKeys {
 
     /// The address of the second store, in which the members continue if this one is lost.
     static constexpr std::string_view second = "second";
+    /// The number of the launcher that serves the second store.
+    static constexpr std::string_view second_launcher = "second_launcher";
     /// In the second store: set as long as the launcher that serves it reaches the first one.
     static constexpr std::string_view standby = "standby";
     /// In the second store: the last Generation that was formed in the first one.

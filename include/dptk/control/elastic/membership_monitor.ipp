@@ -91,6 +91,8 @@ DPTK_INLINE void MembershipMonitor::read_launchers(Store& store, clock::time_poi
                 store.compare_and_set(MembershipKeys::ended(id), "",
                                       "has ended with the launcher that started it");
             ended_launchers_.push_back(launcher);
+            if (store.find(MembershipKeys::second_launcher) == text(launcher))
+                store.erase(MembershipKeys::second);  // another launcher may take its place
         }
         if (rules_.is_second) read_ends(store, launcher, now);
     }
