@@ -20,6 +20,7 @@
 #include "dptk/comm/detail/channel_base.ipp"
 #include "dptk/comm/detail/device_registry.ipp"
 #include "dptk/comm/detail/elastic_group.ipp"
+#include "dptk/comm/detail/elastic_process.ipp"
 #include "dptk/comm/detail/joint_work.ipp"
 #include "dptk/comm/detail/message_batch.ipp"
 #include "dptk/comm/detail/root.ipp"

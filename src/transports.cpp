@@ -16,5 +16,6 @@
 #include "dptk/comm/shm/region.ipp"
 #include "dptk/comm/shm/settings.ipp"
 #include "dptk/comm/thread.ipp"
+#include "dptk/comm/thread/elastic_threads.ipp"
 #include "dptk/comm/thread/hub.ipp"
 #include "dptk/comm/thread/messages.ipp"

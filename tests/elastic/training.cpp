@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/detail/elastic_group.hpp>
 #include <dptk/comm/tcp.hpp>
-#include <dptk/comm/thread.hpp>
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/data/batch_cursor.hpp>
 #include <dptk/ddp.hpp>
@@ -21,6 +20,7 @@
 
 #include "elastic/elastic_ranks.hpp"
 #include "elastic/model.hpp"
+#include "elastic/replay.hpp"
 
 namespace {
 
@@ -99,44 +99,6 @@ int train(std::int64_t epochs, std::uint16_t port) {
     }
 }
 
-/// Repeats the steps with threads, without any failure. Returns the hashes of the values.
-std::vector<std::uint64_t> replay(const std::vector<Step>& steps, std::int64_t epochs) {
-    std::vector<std::uint64_t> hashes;
-    Model shared;
-    std::vector<dptk::OptimizerState<float>> moments(1);
-    dptk::SamplerState position;
-    for (std::size_t first = 0; first < steps.size();) {
-        std::size_t last = first;
-        while (last < steps.size() && steps[last].size == steps[first].size) ++last;
-        const bool begins = first == 0;
-        dptk::launch_threads(steps[first].size, [&](dptk::ProcessGroup& group) {
-            Model model;
-            model.values = shared.values;
-            dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
-            if (!begins) sgd.set_state(0, moments[0]);
-            dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
-            dptk::DistributedSampler sampler(samples, group, sampling);
-            if (!begins) sampler.restore(position);
-            dptk::BatchCursor cursor(sampler, batch_size, epochs);
-            for (std::size_t i = first; i < last; ++i) {
-                model.compute(cursor.batch());
-                ddp.synchronize(cursor.batch().size());
-                sgd.step(ddp.parameters());
-                cursor.advance();
-                if (group.rank() == 0) hashes.push_back(model.hash());
-            }
-            group.barrier();
-            if (group.rank() == 0) {
-                shared.values = model.values;
-                moments[0] = sgd.state(0);
-                position = cursor.state();
-            }
-        });
-        first = last;
-    }
-    return hashes;
-}
-
 /// Trains while ranks are killed and started at random, and compares with a replay.
 void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int changes) {
     CAPTURE(seed);
@@ -168,7 +130,9 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
             std::min(position + static_cast<std::size_t>(step.size) * batch_size, (step.epoch + 1) * samples);
     }
     CHECK(position == samples * static_cast<std::size_t>(epochs));
-    const std::vector<std::uint64_t> expected = replay(steps, epochs);
+    std::vector<int> sizes;
+    for (const Step& step : steps) sizes.push_back(step.size);
+    const std::vector<std::uint64_t> expected = replay(sizes, epochs);
     REQUIRE(expected.size() == steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i) {
         INFO("step ", i, " of ", steps.size(), " with ", steps[i].size, " ranks");

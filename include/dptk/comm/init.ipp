@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "dptk/comm/detail/elastic_group.hpp"
+#include "dptk/comm/detail/elastic_process.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
 #include "dptk/comm/shm/settings.hpp"
@@ -50,7 +50,7 @@ namespace DPTK_NAMESPACE::detail {
 }
 
 [[nodiscard]] DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
-    if (ElasticGroup::serves(request)) return ElasticGroup::join(request);
+    if (ElasticProcess::serves(request)) return ElasticProcess::join(request);
     if (const std::optional<TransportEntry> transport = choose_transport(request))
         return transport->create(request);
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {

@@ -170,9 +170,16 @@ struct ThreadOptions {
     /// group that launch_threads receives; without a group, that of the variable DPTK_TIMEOUT, in seconds, or
     /// default_timeout.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
+    /// Whether the other ranks continue if an exception leaves fn on one of them: see docs/elastic.md. Not
+    /// for the threads of several processes.
+    bool elastic = false;
+    /// How many ranks at most take the place of those that an exception has ended. Only with `elastic`.
+    int max_restarts = 0;
 };
 
 namespace detail {
+
+[[nodiscard]] std::chrono::milliseconds timeout_of(const ThreadOptions& options);
 
 /// State that the ranks of one launch_threads call share.
 struct ThreadJob {
@@ -181,7 +188,7 @@ struct ThreadJob {
 
     int size;
     std::chrono::milliseconds timeout;
-    std::shared_ptr<JobState> job_state = std::make_shared<JobState>();
+    std::shared_ptr<JobState> job_state;
     std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, job_state);
     std::shared_ptr<Store> store = std::make_shared<InProcessStore>();
 
@@ -204,6 +211,10 @@ void run_as_threads(ProcessGroup& processes, int size, const std::function<void(
 /// that is not a PeerLostError or, if no other exists, the first PeerLostError. A thread cannot be ended: if
 /// a rank has not ended a second after the exception, the exception and that rank are logged. Throws
 /// ArgumentError if `size` is less than 1.
+///
+/// With ThreadOptions::elastic, the other ranks continue, as docs/elastic.md describes: their calls throw
+/// MembershipChanged, and an ElasticState or reform() forms the group again. Each rank begins as a group of
+/// one rank. launch_threads returns if a rank has returned from fn, and otherwise rethrows as above.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, const ThreadOptions& options = {}) {
     detail::run_as_threads(

@@ -18,6 +18,7 @@
 #include "dptk/comm/detail/transport_defaults.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/shm/settings.hpp"
+#include "dptk/comm/thread/elastic_threads.hpp"
 #include "dptk/control/health/heartbeat.hpp"
 #include "dptk/control/launch/job_request.hpp"
 #include "dptk/control/net/host.hpp"
@@ -257,10 +258,15 @@ DPTK_INLINE void ThreadTransport::copy(const Buffer& to, const Buffer& from) {
 
 namespace DPTK_NAMESPACE::detail {
 
+DPTK_INLINE std::chrono::milliseconds timeout_of(const ThreadOptions& options) {
+    return options.timeout ? *options.timeout : environment_seconds("DPTK_TIMEOUT").value_or(default_timeout);
+}
+
 DPTK_INLINE ThreadJob::ThreadJob(int size_, const ThreadOptions& options)
     : size(size_),
-      timeout(options.timeout ? *options.timeout
-                              : environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)) {
+      timeout(timeout_of(options)),
+      job_state(
+          std::make_shared<JobState>(options.elastic ? JobState::Kind::elastic : JobState::Kind::fixed)) {
     check_own_settings();
     check_instruction_limit();
 }
@@ -366,6 +372,7 @@ DPTK_INLINE void run_ranks(const ThreadRanks& ranks, const std::function<void(Pr
 DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
                                 const ThreadOptions& options) {
     if (const std::string problem = launch_problem(size); !problem.empty()) throw ArgumentError(problem);
+    if (options.elastic) return run_as_elastic_threads(size, fn, options);
     const ThreadJob job(size, options);
     const auto check_start = [](const std::string& problem) {
         if (!problem.empty()) throw Error(problem);
@@ -418,6 +425,8 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
     const std::vector<TransportEntry> entries = registered_transports();
     const TransportEntry* const transport = find_transport_of_threads(entries, processes.backend());
     std::string problem = launch_problem(size);
+    if (problem.empty() && options.elastic)
+        problem = "launch_threads in several processes does not support ThreadOptions::elastic";
     if (problem.empty() && processes.size() > 1) {
         if (transport == nullptr)
             problem = "launch_threads in several processes needs TCP: include <dptk/comm/tcp.hpp>";

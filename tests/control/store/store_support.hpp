@@ -4,7 +4,6 @@
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/control/store/tcp_store_server.hpp>
 #include <dptk/core/error.hpp>
-#include <dptk/core/log.hpp>
 
 #include <unistd.h>
 
@@ -12,10 +11,11 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/recorded_log.hpp"
 
 inline bool contains(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
@@ -43,29 +43,6 @@ class TemporaryDirectory {
   private:
     std::string name_ = "/tmp/dptk-test-XXXXXX";
     std::vector<std::string> files_;
-};
-
-/// Records the log lines that are written while the object exists.
-class RecordedLog {
-  public:
-    RecordedLog() {
-        dptk::set_log_sink([this](dptk::LogLevel, int, std::string_view line) {
-            const std::lock_guard lock(mutex_);
-            lines_.emplace_back(line);
-        });
-    }
-    RecordedLog(const RecordedLog&) = delete;
-    RecordedLog& operator=(const RecordedLog&) = delete;
-    ~RecordedLog() { dptk::set_log_sink(nullptr); }
-
-    [[nodiscard]] std::vector<std::string> lines() const {
-        const std::lock_guard lock(mutex_);
-        return lines_;
-    }
-
-  private:
-    mutable std::mutex mutex_;
-    std::vector<std::string> lines_;
 };
 
 /// Returns the message of the Error that the function throws, marks another error, or returns "(no error)".

@@ -3,30 +3,25 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/control/elastic/membership.hpp"
-#include "dptk/control/launch/job_request.hpp"
+#include "dptk/control/elastic/generation.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 class ElasticGroup {
   public:
-    /// Returns whether the request is that of an elastic job.
-    [[nodiscard]] static bool serves(const JobRequest& request);
+    virtual ~ElasticGroup() = default;
+    ElasticGroup(const ElasticGroup&) = delete;
+    ElasticGroup& operator=(const ElasticGroup&) = delete;
 
-    /// Joins the job. Does not wait for other processes: the group has one rank until the first reform(), so
-    /// that the loss of a process that still loads its data does not concern others.
-    [[nodiscard]] static ProcessGroup join(const JobRequest& request);
-
-    /// Returns the elastic part of a group. Throws ArgumentError if it has none.
-    [[nodiscard]] static ElasticGroup& of(const ProcessGroup& group);
+    /// Returns a group of one rank, which joins the job at its first reform(). Does not wait for other ranks,
+    /// so that the loss of a rank that still loads its data does not concern them.
+    [[nodiscard]] static ProcessGroup start(std::shared_ptr<ElasticGroup> elastic,
+                                            std::chrono::milliseconds timeout);
 
     /// Returns whether reform() has returned for the group's current members.
     [[nodiscard]] static bool is_complete(const ProcessGroup& group);
@@ -38,24 +33,29 @@ class ElasticGroup {
     static void finish(const ProcessGroup& group);
 
     /// Forms the group again, in place, if its members have changed, and calls exchange_state(); both as
-    /// often as needed.
+    /// often as needed. Throws ArgumentError if the group does not belong to an elastic job.
     static void reform(ProcessGroup& group, const std::function<void()>& exchange_state);
 
+  protected:
+    ElasticGroup() = default;
+
+    /// Leaves the current generation, waits for the next one that contains this rank, and connects its
+    /// members. Throws PeerLostError if the job has ended.
+    [[nodiscard]] virtual ProcessGroup connect() = 0;
+
+    /// Returns the generation whose members connect() has connected last.
+    [[nodiscard]] virtual const Generation& current() const = 0;
+
+    /// Notes that all members of the generation are connected, and have the same state.
+    virtual void note_formed() = 0;
+
+    /// Notes that the generation has completed its work, so that no new member is let in.
+    virtual void note_finishing() = 0;
+
   private:
-    explicit ElasticGroup(const JobRequest& request);
-
-    [[nodiscard]] static std::shared_ptr<Store> open_store(const JobRequest& request,
-                                                           const std::string& address,
-                                                           std::chrono::milliseconds timeout);
-
-    /// Returns whether a member of the group was lost, leaves or joins, or this process has not joined yet.
+    /// Returns whether a member of the group was lost, leaves or joins, or this rank has not joined yet.
     [[nodiscard]] bool has_changed(const ProcessGroup& group) const;
 
-    /// Votes for the next generation and connects its members, as often as needed.
-    [[nodiscard]] ProcessGroup connect();
-
-    JobRequest request_;
-    Membership membership_;
     bool is_complete_ = false;
 };
 
