@@ -141,7 +141,7 @@ TEST_CASE("members that have lost the first store continue with the second one")
     CHECK(members[1]->generation().members == std::vector{members[0]->id(), members[1]->id()});
 }
 
-TEST_CASE("a member that alone has lost the first store is told so by the second one") {
+TEST_CASE("a member that has lost the first store, unlike the others, throws that") {
     std::optional<MembershipServer> first(std::in_place, dptk::TcpStoreServerOptions{},
                                           MembershipRules{.first_size = 2});
     MembershipServer second({}, {.is_second = true});

@@ -129,7 +129,7 @@ class MembershipMonitor {
     [[nodiscard]] Lineage known_lineage() const;
 
     /// How long members wait here for others. A second store that has not formed a generation yet ends the
-    /// job early: whoever can reach it comes within that time.
+    /// job early: all ranks that can reach it come within that time.
     [[nodiscard]] std::chrono::milliseconds patience() const;
 
     [[nodiscard]] std::vector<Vote> votes(clock::time_point now) const;
