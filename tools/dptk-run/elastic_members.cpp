@@ -42,6 +42,7 @@ std::string token_of(const Job& job) {
 dptk::detail::MembershipRules rules_of(const Job& job) {
     return {
         .first_size = static_cast<std::size_t>(job.local_size) * static_cast<std::size_t>(job.options.nnodes),
+        .least_launchers = job.options.nnodes,
         .heartbeat_timeout = job.heartbeat_timeout,
         .timeout = timeout()};
 }
@@ -55,6 +56,7 @@ ElasticMembers::ElasticMembers(const Job& job)
       can_serve_second_(!server_ && !is_on_this_host(job.options.master_addr)) {
     if (!server_) static_cast<void>(first_.store().get(open_key, timeout()));
     node_ = static_cast<int>(first_.arrive()) - 1;
+    check_number_of_hosts();
     if (server_) {
         role_ = Role::serves_first;
         // So that its ranks are the first ones, and half of the ranks continues if this host is among them.
@@ -67,6 +69,17 @@ ElasticMembers::ElasticMembers(const Job& job)
 
 ElasticMembers::~ElasticMembers() {
     if (role_ == Role::serves_second) first_.erase(MembershipKeys::second);
+    first_.set(MembershipKeys::launcher_ended(node_ + 1), "left");
+}
+
+void ElasticMembers::check_number_of_hosts() {
+    int others = 0;
+    for (int launcher = 1; launcher <= node_; ++launcher)
+        if (!first_.find(MembershipKeys::launcher_ended(launcher))) ++others;
+    if (others < job_.options.max_nnodes) return;
+    first_.set(MembershipKeys::launcher_ended(node_ + 1), "left");
+    throw dptk::ArgumentError(text("--nnodes ", job_.options.nnodes, ':', job_.options.max_nnodes,
+                                   ": as many hosts take part already"));
 }
 
 /// Returns null if another host serves the store, or another dptk-run on this host.

@@ -64,6 +64,9 @@ class ElasticMembers {
     [[nodiscard]] static std::unique_ptr<dptk::detail::MembershipServer> serve_first(const Job& job);
     [[nodiscard]] static JobStore first_store(const Job& job, const dptk::detail::MembershipServer* server);
 
+    /// Throws ArgumentError if --nnodes does not allow another host.
+    void check_number_of_hosts();
+
     /// Serves the second store if no other host does, and otherwise connects to it.
     void find_second();
     void serve_second();

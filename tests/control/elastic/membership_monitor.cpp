@@ -25,10 +25,12 @@ using dptk::detail::Vote;
 /// A job whose members write to the store as Membership does, when the test says so.
 class ElasticJob {
   public:
-    explicit ElasticJob(std::size_t first_size, std::size_t least_size = 1)
-        : monitor_(
-              {.first_size = first_size, .least_size = least_size, .heartbeat_timeout = 10s, .timeout = 60s},
-              now_) {
+    explicit ElasticJob(std::size_t first_size, int least_launchers = 0)
+        : monitor_({.first_size = first_size,
+                    .least_launchers = least_launchers,
+                    .heartbeat_timeout = 10s,
+                    .timeout = 60s},
+                   now_) {
         for (std::size_t i = 0; i < first_size; ++i) start();
     }
 
@@ -277,25 +279,34 @@ TEST_CASE("a process that comes after the end of the job learns that the others 
     CHECK(job.over() == MembershipMonitor::all_have_finished);
 }
 
-TEST_CASE("a job below its least number of members waits for new ones") {
+TEST_CASE("a job below its least number of hosts waits for others") {
     ElasticJob job(3, 2);
+    job.store().set(MembershipKeys::launchers, "2");
+    job.store().set(MembershipKeys::members_of(1), "1 2");
+    job.store().set(MembershipKeys::members_of(2), "3");
     job.vote({1, 2, 3});
     job.look();
     job.form();
     job.end(2);
+    job.look();
+    job.vote({1, 3});
+    REQUIRE(job.members() == Members{1, 3});  // still on two hosts
+    job.form();
     job.end(3);
     job.look();
     job.vote(1);
     job.pass(30s, {1});
-    CHECK(job.members().empty());
+    CHECK(job.members() == Members{});
     SUBCASE("and continues with them") {
         const MemberId added = job.start();
+        job.store().set(MembershipKeys::launchers, "3");
+        job.store().set(MembershipKeys::members_of(3), "4");
         job.vote(added);
         CHECK(job.members() == Members{1, 4});
     }
     SUBCASE("and ends after the timeout") {
         job.pass(31s, {1});
-        CHECK(job.over() == "the number of ranks is 1, below the least one of 2, for 60 s");
+        CHECK(job.over() == "ranks are left on 1 host, fewer than the least 2, for 60 s");
     }
 }
 

@@ -30,8 +30,8 @@ namespace DPTK_NAMESPACE::detail {
 struct MembershipRules {
     /// The number of members for which the first generation waits.
     std::size_t first_size = 1;
-    /// The least number of members of a generation.
-    std::size_t least_size = 1;
+    /// The least number of launchers that have started the members of a generation: fewer wait for others.
+    int least_launchers = 0;
     /// How long a member may send no heartbeat before the others continue without it.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
     /// How long the job waits for missing members before it ends.
@@ -109,9 +109,12 @@ class MembershipMonitor {
     /// Returns why the first generation cannot be formed yet; empty if it can.
     [[nodiscard]] std::string why_not_begin(std::span<const Vote> votes, clock::time_point now) const;
 
+    /// Returns how many launchers have started the voters.
+    [[nodiscard]] static int count_launchers(Store& store, std::span<const Vote> votes);
+
     /// Returns why the voters cannot form a generation that continues those of the lineage yet.
-    [[nodiscard]] std::string why_not_continue(std::span<const Vote> votes, const EndedMembers& ended,
-                                               clock::time_point now) const;
+    [[nodiscard]] std::string why_not_continue(Store& store, std::span<const Vote> votes,
+                                               const EndedMembers& ended, clock::time_point now) const;
 
     /// Returns how a member has ended; an empty text if it runs, or has not come to this store.
     [[nodiscard]] std::string end_of(MemberId id) const;

@@ -183,7 +183,8 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
     }
     const EndedMembers gone = ended();
     const bool begins = !rules_.is_second && known_lineage().all().empty();
-    const std::string problem = begins ? why_not_begin(voters, now) : why_not_continue(voters, gone, now);
+    const std::string problem =
+        begins ? why_not_begin(voters, now) : why_not_continue(store, voters, gone, now);
     const std::string key = MembershipKeys::next(generation_.number);
     if (problem.empty()) {
         const NextGeneration next = next_generation(voters, gone);
@@ -236,7 +237,19 @@ DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> v
     return has_late ? "a rank has come, but is not ready" : "";
 }
 
-DPTK_INLINE std::string MembershipMonitor::why_not_continue(std::span<const Vote> votes,
+DPTK_INLINE int MembershipMonitor::count_launchers(Store& store, std::span<const Vote> votes) {
+    std::int64_t launchers = 0;
+    static_cast<void>(parse_number(store.find(MembershipKeys::launchers).value_or("0"), launchers));
+    int count = 0;
+    for (std::int64_t launcher = 1; launcher <= launchers; ++launcher) {
+        const std::vector<MemberId> members = members_of(store, launcher);
+        if (detail::any_of(votes, [&](const Vote& vote) { return detail::contains(members, vote.member); }))
+            ++count;
+    }
+    return count;
+}
+
+DPTK_INLINE std::string MembershipMonitor::why_not_continue(Store& store, std::span<const Vote> votes,
                                                             const EndedMembers& ended,
                                                             clock::time_point now) const {
     for (const Generation& earlier : lineage_of(votes, ended).all()) {
@@ -253,8 +266,12 @@ DPTK_INLINE std::string MembershipMonitor::why_not_continue(std::span<const Vote
     } else if (!may_continue(votes, ended))
         return text("the ranks that are left (", votes.size(),
                     ") are not the majority of those that may continue elsewhere");
-    if (votes.size() < rules_.least_size)
-        return text("the number of ranks is ", votes.size(), ", below the least one of ", rules_.least_size);
+    if (rules_.least_launchers > 1) {
+        const int hosts = count_launchers(store, votes);
+        if (hosts < rules_.least_launchers)
+            return text("ranks are left on ", hosts, hosts == 1 ? " host" : " hosts",
+                        ", fewer than the least ", rules_.least_launchers);
+    }
     return {};
 }
 
