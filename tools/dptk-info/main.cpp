@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "remarks.hpp"
 #include "report.hpp"
+#include "running_job.hpp"
 
 namespace {
 
@@ -73,6 +74,11 @@ int main(int argc, char** argv) {
     const ParsedOptions own = info::parse_options(argc, argv);
     int rank = 0;
     try {
+        if (own.options && !own.options->job.empty()) {
+            const info::RunningJob job = info::read_running_job(own.options->job);
+            std::puts((own.options->json ? info::to_json(job) : info::to_text(job)).c_str());
+            return 0;
+        }
         info::Job job = info::join_job();
         rank = job.group.rank();
         const ParsedOptions agreed = agree(job.group, own);

@@ -22,6 +22,10 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.add_flag("--json", options.json, "print one JSON object; progress goes to stderr");
     app.add_flag("--quick", quick, "run the tests with few repetitions");
     app.add_flag("--no-tests", no_tests, "do not run the tests of speed");
+    app.add_option("--job", options.job,
+                   "report what a running job does, instead: the process number of one\n"
+                   "of its ranks on this host, or HOST:PORT of its store")
+        ->type_name("JOB");
     app.set_version_flag("--version", "dptk-info " DPTK_VERSION, "print the version and exit");
     try {
         app.parse(argc, argv);

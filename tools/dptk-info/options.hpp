@@ -12,6 +12,8 @@ enum class Effort : std::uint8_t { none, quick, full };
 struct Options {
     bool json = false;
     Effort tests = Effort::full;
+    /// The running job to describe; empty: describe this machine and these ranks.
+    std::string job = {};
 };
 
 /// Result of parsing the command line: options to run with, or else a text to print and an exit status.

@@ -28,6 +28,8 @@ constexpr std::string_view open_key = "open";
 constexpr std::string_view finished_key = "finished";
 /// The numbers of processes that begin with the second store are larger, so that none is given twice.
 constexpr MemberId numbers_of_second = 1'000'000;
+/// If the first store is lost so soon after a reply, it has formed no generation since.
+constexpr std::chrono::seconds contact_interval{1};
 /// How long the other store may need for a reply, since dptk-run does nothing else meanwhile.
 constexpr std::chrono::milliseconds second_timeout{5000};
 
@@ -144,6 +146,7 @@ void ElasticMembers::serve_second() {
     server_ = std::move(server);
     second_.emplace(std::move(store));
     role_ = Role::serves_second;
+    reached_first_ = std::chrono::steady_clock::now();
 }
 
 void ElasticMembers::reach_second(const std::string& address) {
@@ -159,8 +162,13 @@ void ElasticMembers::reach_second(const std::string& address) {
 /// Copies what the second store must know of the first one, until that is lost.
 void ElasticMembers::stand_by() {
     if (!first_.lost().empty()) return;
+    const auto now = std::chrono::steady_clock::now();
     const std::string latest = first_.find(MembershipKeys::latest).value_or("");
-    if (!first_.lost().empty()) return second_->erase(MembershipKeys::standby);
+    if (!first_.lost().empty()) {
+        if (now - reached_first_ > contact_interval) second_->set(MembershipKeys::out_of_date, "");
+        return second_->erase(MembershipKeys::standby);
+    }
+    reached_first_ = now;
     if (std::exchange(copied_, latest) != latest) second_->set(MembershipKeys::elsewhere, latest);
 }
 
@@ -197,12 +205,13 @@ void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end
     const bool finished = end.well() && over().empty();
     const std::string how =
         end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text());
-    const auto report = [&](JobStore& store) {
-        if (finished) store.set(finished_key, "");
-        store.note_end(member, how);
-    };
-    report(first_);
-    if (second_) report(*second_);
+    if (finished) first_.set(finished_key, "");
+    first_.note_end(member, how);
+    if (second_) {
+        if (finished) second_->set(finished_key, "");
+        // What it knew: it may have continued with the first store without those that come to the second one.
+        second_->note_end(member, how, first_.find(MembershipKeys::vote(member)).value_or(""));
+    }
     look();
 }
 

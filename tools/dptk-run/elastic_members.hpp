@@ -7,6 +7,7 @@
 #include <dptk/control/process/awake_clock.hpp>
 #include <dptk/control/process/child_process.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -87,6 +88,7 @@ class ElasticMembers {
     dptk::detail::AwakeClock::time_point looks_for_second_at_;
     std::string members_;  // the numbers of all processes so far
     std::string copied_;   // the last generation of the first store, of which the second one knows
+    std::chrono::steady_clock::time_point reached_first_;  // when the first store has replied last
     int node_ = 0;
     dptk::detail::MemberId reserved_ = 0;  // the first numbers
     dptk::detail::MemberId given_ = 0;     // how many of them have been given to processes

@@ -41,7 +41,8 @@ void JobStore::note_members(const std::string& numbers) {
     set(MembershipKeys::members_of(arrival_), numbers);
 }
 
-void JobStore::note_end(dptk::detail::MemberId member, std::string_view how) {
+void JobStore::note_end(dptk::detail::MemberId member, std::string_view how, std::string_view vote) {
+    if (!vote.empty()) with_store([&] { store_->compare_and_set(MembershipKeys::vote(member), "", vote); });
     with_store([&] { store_->compare_and_set(MembershipKeys::ended(member), "", how); });
 }
 

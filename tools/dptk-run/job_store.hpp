@@ -38,7 +38,8 @@ class JobStore {
     /// Reports the numbers of all members of this dptk-run, before the last one is started.
     void note_members(const std::string& numbers);
 
-    void note_end(dptk::detail::MemberId member, std::string_view how);
+    /// Reports the end of a member, and its last vote if that is not in this store already.
+    void note_end(dptk::detail::MemberId member, std::string_view how, std::string_view vote = {});
 
     /// Adds to a number, and returns the sum; 0 if the store is lost.
     std::int64_t add(std::string_view key, std::int64_t amount);

@@ -447,6 +447,22 @@ TEST_CASE("members that are no majority do not continue with the second store, w
         CHECK(job.members().empty());
         CHECK(job.over() == "all ranks that had its state have ended");
     }
+    SUBCASE("others have completed the work with the first one, which had been out of reach") {
+        const Vote last{.member = 1, .lineage = {Generation{8, {1, 2}}}};
+        job.store().set(MembershipKeys::vote(1), last.to_text());
+        job.store().set(MembershipKeys::ended(1), MembershipKeys::finished);
+        job.store().set(MembershipKeys::ended(2), MembershipKeys::finished);
+        job.store().set(MembershipKeys::out_of_date, "");
+        job.take_over();
+        CHECK(job.members().empty());
+    }
+    SUBCASE("others may have continued with the first one, which had been out of reach, and have ended") {
+        job.store().set(MembershipKeys::launcher_ended(1), "ended");
+        job.store().set(MembershipKeys::out_of_date, "");
+        job.take_over();
+        job.pass(31s);
+        CHECK(job.over().find("are not the majority") != std::string::npos);
+    }
     CHECK(job.members().empty());
 }
 

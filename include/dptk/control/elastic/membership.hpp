@@ -69,6 +69,8 @@ class Membership {
     void arrive();
     void end_heartbeat();
     static void beat(Heartbeat& heartbeat) noexcept;
+    /// Throws PeerLostError if the heartbeats have ended, so that this process no longer counts as a member.
+    void check_heartbeat();
     /// Reads the address of the second store, which may change while the first one is used.
     static void note_second(Heartbeat& heartbeat, Store& store);
     /// Returns the address of the second store, and forgets it; an empty text if it is not known.

@@ -26,7 +26,8 @@ struct Membership::Heartbeat {
     std::mutex mutex = {};
     std::condition_variable changed = {};
     bool has_ended = false;
-    std::string second = {};  // the address of the second store, if it is known
+    std::string failure = {};  // why the store is lost
+    std::string second = {};   // the address of the second store, if it is known
 };
 
 /// Thrown if no store can help: the members that are left cannot continue.
@@ -96,9 +97,15 @@ DPTK_INLINE void Membership::beat(Heartbeat& heartbeat) noexcept {
             if (heartbeat.changed.wait_for(lock, heartbeat.interval, [&] { return heartbeat.has_ended; }))
                 return;
         }
-    } catch (const std::exception&) {
-        // The store is lost. join() reports it.
+    } catch (const std::exception& error) {
+        const std::lock_guard lock(heartbeat.mutex);
+        heartbeat.failure = error.what();
     }
+}
+
+DPTK_INLINE void Membership::check_heartbeat() {
+    const std::lock_guard lock(heartbeat_->mutex);
+    if (!heartbeat_->failure.empty()) throw PeerLostError(heartbeat_->failure);
 }
 
 DPTK_INLINE std::int64_t Membership::latest() {
@@ -139,6 +146,7 @@ DPTK_INLINE void Membership::move_to_second(const PeerLostError& loss) {
 
 DPTK_INLINE const Generation& Membership::join_in_store() {
     while (true) {
+        check_heartbeat();
         vote_.after = latest();
         vote_.seen = std::max(vote_.seen, vote_.after);
         publish_vote();

@@ -49,6 +49,8 @@ struct MembershipKeys {
     static constexpr std::string_view standby = "standby";
     /// In the second store: the last Generation that was formed in the first one.
     static constexpr std::string_view elsewhere = "elsewhere";
+    /// In the second store: set if the first one may have formed a later generation before it was lost.
+    static constexpr std::string_view out_of_date = "out_of_date";
 
     /// How many launchers, the processes that start members, have come to this store. They are numbered by
     /// their arrival, from 1.

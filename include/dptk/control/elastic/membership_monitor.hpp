@@ -93,7 +93,8 @@ class MembershipMonitor {
 
     /// Reads which launchers have ended, and ends their members.
     void read_launchers(Store& store, clock::time_point now);
-    /// In the second store: reads how members have ended that have never come here.
+    /// In the second store: reads how members have ended that have never come here. They may have continued
+    /// with the first store before. If nothing says what they knew then, they count as if they still ran.
     void read_ends(Store& store, std::int64_t launcher, clock::time_point now);
 
     [[nodiscard]] bool is_here(const Member& member, clock::time_point now) const;
@@ -147,6 +148,7 @@ class MembershipMonitor {
     std::vector<std::int64_t> ended_launchers_;
     bool is_only_store_ = true;
     bool is_standby_ = false;        // a second store whose launcher still reaches the first one
+    bool is_out_of_date_ = false;    // whether elsewhere_ may not be the last one
     Generation elsewhere_;           // in the second store: the last generation of the first one
     std::int64_t first_kept_ = 1;    // the first generation whose keys are complete
     bool is_broken_ = true;          // there is no first generation yet

@@ -62,6 +62,7 @@ DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
     is_only_store_ = !rules_.is_second && !store.find(MembershipKeys::second);
     if (rules_.is_second) {
         is_standby_ = store.find(MembershipKeys::standby).has_value();
+        is_out_of_date_ = store.find(MembershipKeys::out_of_date).has_value();
         elsewhere_ =
             Generation::parse(store.find(MembershipKeys::elsewhere).value_or("")).value_or(Generation{});
     }
@@ -85,7 +86,7 @@ DPTK_INLINE void MembershipMonitor::read_launchers(Store& store, clock::time_poi
     std::int64_t launchers = 0;
     static_cast<void>(parse_number(store.find(MembershipKeys::launchers).value_or("0"), launchers));
     for (std::int64_t launcher = 1; launcher <= launchers; ++launcher) {
-        if (!detail::contains(ended_launchers_, launcher) &&
+        if (!is_out_of_date_ && !detail::contains(ended_launchers_, launcher) &&
             store.find(MembershipKeys::launcher_ended(launcher))) {
             for (const MemberId id : members_of(store, launcher))
                 store.compare_and_set(MembershipKeys::ended(id), "",
@@ -102,8 +103,10 @@ DPTK_INLINE void MembershipMonitor::read_ends(Store& store, std::int64_t launche
     for (const MemberId id : members_of(store, launcher)) {
         if (members_.contains(id)) continue;
         const std::optional<std::string> end = store.find(MembershipKeys::ended(id));
-        if (!end) continue;
+        const std::string vote = store.find(MembershipKeys::vote(id)).value_or("");
+        if (!end || (vote.empty() && is_out_of_date_)) continue;
         Member& member = members_[id];
+        member.vote = Vote::parse(vote).value_or(Vote{});
         member.heard = member.voted = now;
         member.end = *end;
     }

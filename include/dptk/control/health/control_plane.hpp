@@ -141,6 +141,9 @@ class ControlPlane final : public WatchdogTask,
     /// Returns the current status of this rank's channels.
     [[nodiscard]] RankStatus status(std::uint64_t beat);
 
+    /// Notes the training steps of this rank, for others that read its status. Any thread may call it.
+    void note_progress(const StepProgress& progress);
+
     /// Barrier that names the missing ranks when it times out. Blocks until all ranks of the channel have
     /// entered the barrier, for at most `timeout`. If ranks are missing then, the ranks that have entered the
     /// barrier, and those that enter it later, throw a TimeoutError that names the missing ranks. The error
@@ -247,6 +250,7 @@ class ControlPlane final : public WatchdogTask,
     std::mutex mutex_;
     std::vector<Channel> channels_;
     std::vector<ChannelStatus> closed_;
+    StepProgress progress_;
     std::atomic<bool> left_ = false;
     std::atomic<bool> abandons_calls_ = false;
     clock::time_point failed_since_ = clock::time_point::max();

@@ -93,7 +93,7 @@ DPTK_INLINE bool ControlPlane::is_over() const noexcept {
 DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     const std::lock_guard lock(mutex_);
     const clock::time_point now = clock::now();
-    RankStatus out{beat, closed_};
+    RankStatus out{beat, closed_, progress_};
     const CallTracker* const awaited = program_.channel();
     for (Channel& channel : channels_) {
         refresh(channel, now);
@@ -105,6 +105,11 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
         add_history(out.channels.back(), tracker, channel.seen);
     }
     return out;
+}
+
+DPTK_INLINE void ControlPlane::note_progress(const StepProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    progress_ = progress;
 }
 
 DPTK_INLINE void ControlPlane::throw_verdict() const {

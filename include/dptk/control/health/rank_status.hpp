@@ -45,10 +45,20 @@ struct ChannelStatus {
     std::vector<NumberedCall> calls = {};
 };
 
+/// The training steps of a rank since its group was formed, and the time that it has spent in them.
+struct StepProgress {
+    std::uint64_t steps = 0;
+    std::chrono::microseconds compute{0};  ///< from the beginning of a step to its last gradient
+    std::chrono::microseconds waiting{0};  ///< in communication that does not overlap with computation
+
+    friend bool operator==(const StepProgress&, const StepProgress&) = default;
+};
+
 struct RankStatus {
     /// The heartbeat counter, which increases while the rank is alive.
     std::uint64_t beat = 0;
     std::vector<ChannelStatus> channels;
+    StepProgress progress = {};
 
     [[nodiscard]] const ChannelStatus* channel(std::string_view name) const noexcept;
 
@@ -64,10 +74,10 @@ struct RankStatus {
 /// Formats a duration in seconds for messages: "12.3 s".
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
-/// Serializes a status: one line with the heartbeat counter, then one line per channel with name, sequence
-/// number, hash, the word idle, active, awaited or closed, milliseconds, peer and call. After the line of a
-/// channel with a history: one with '=' and its marks, the active one (or 0) first, and one with '#' for each
-/// call.
+/// Serializes a status: one line with the heartbeat counter and the progress in microseconds, then one line
+/// per channel with name, sequence number, hash, the word idle, active, awaited or closed, milliseconds, peer
+/// and call. After the line of a channel with a history: one with '=' and its marks, the active one (or 0)
+/// first, and one with '#' for each call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Serializes calls: for each of them, one line with '#', number and text.

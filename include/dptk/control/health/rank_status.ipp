@@ -53,7 +53,9 @@ DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
 }
 
 DPTK_INLINE std::string to_text(const RankStatus& status) {
-    std::string out = text(status.beat, '\n');
+    const StepProgress& progress = status.progress;
+    std::string out = text(status.beat, ' ', progress.steps, ' ', progress.compute.count(), ' ',
+                           progress.waiting.count(), '\n');
     for (const ChannelStatus& channel : status.channels) {
         const std::string_view state = channel.is_closed    ? " closed "
                                        : channel.is_awaited ? " awaited "
@@ -111,7 +113,13 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
     while (!text.empty()) {
         std::string_view line = next_line(text);
         if (first) {
-            if (!parse_number(line, status.beat)) return std::nullopt;
+            std::int64_t compute = 0, waiting = 0;
+            if (!parse_number(next_word(line), status.beat) ||
+                !parse_number(next_word(line), status.progress.steps) ||
+                !parse_number(next_word(line), compute) || !parse_number(next_word(line), waiting))
+                return std::nullopt;
+            status.progress.compute = std::chrono::microseconds(compute);
+            status.progress.waiting = std::chrono::microseconds(waiting);
             first = false;
             continue;
         }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
@@ -55,6 +56,13 @@ DPTK_INLINE void StepClock::end_step(const std::vector<std::size_t>& arrival_ord
     statistics_.bytes += step_bytes_;
     statistics_.arrival_order = arrival_order;
     ++statistics_.steps;
+    const auto microseconds = [](double time) {
+        return std::chrono::microseconds(static_cast<std::int64_t>(time * 1e6));
+    };
+    const StepTimes& all = statistics_.all_steps;
+    group_.channel().control().note_progress({.steps = statistics_.steps,
+                                              .compute = microseconds(all.compute),
+                                              .waiting = microseconds(all.communication - all.overlapped)});
 }
 
 DPTK_INLINE double StepClock::seconds(trace::Clock::time_point begin, trace::Clock::time_point end) {

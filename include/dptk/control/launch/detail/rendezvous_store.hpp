@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/config.hpp"
@@ -19,6 +20,12 @@ struct RendezvousStore {
     /// object must exist until the rendezvous is complete. May be null.
     std::shared_ptr<void> keep_alive = nullptr;
 };
+
+/// The key of the prefix of the keys of the job that runs, in a store that rank 0 serves at a known address.
+inline constexpr std::string_view running_key = "running";
+
+/// Returns the token of the job: that of the user, and what the launcher calls the run.
+[[nodiscard]] std::string job_token(const JobRequest& request);
 
 /// Opens the rendezvous store of the job that `request` describes. Rank 0 serves the store; the other ranks
 /// block until they can connect, for at most the request's timeout. Throws ArgumentError for invalid

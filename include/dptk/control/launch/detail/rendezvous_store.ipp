@@ -20,9 +20,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns a token that distinguishes this job from other jobs on the same port. The token combines the
-/// user's token and the launcher's name of the run, if these are set.
-[[nodiscard]] DPTK_INLINE std::string job_token(const JobRequest& request) {
+// It distinguishes this job from other jobs on the same port.
+DPTK_INLINE std::string job_token(const JobRequest& request) {
     std::string out = request.token;
     for (const char* variable : {"DPTK_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
         out += "/" + environment_text(variable);
@@ -105,6 +104,7 @@ class RendezvousStoreOpener {
         std::string run = random_word();
         if (serves) {
             found.store->set(key, run);
+            found.store->set(running_key, run);
             found.keep_alive = key_eraser(found.store, key);
         } else {
             try {
