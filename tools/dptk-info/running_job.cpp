@@ -31,7 +31,7 @@ using dptk::detail::MembershipKeys;
 using dptk::detail::RankStatus;
 using dptk::detail::text;
 
-constexpr std::chrono::seconds timeout{10};
+constexpr std::chrono::seconds timeout{3};
 
 /// Takes over the variables of a process that tell where its job is.
 void use_environment_of(const std::string& process) {
@@ -112,14 +112,6 @@ std::string numbered_ranks(const std::vector<int>& ranks) {
     return text(ranks.size() == 1 ? "rank " : "ranks ", list_text(ranks));
 }
 
-/// The call that the most advanced ranks of a channel are in, and the ranks that are not there yet.
-struct Wait {
-    std::uint64_t sequence = 0;
-    std::string call;
-    std::vector<int> waiting;
-    std::vector<int> missing;
-};
-
 }  // namespace
 
 RunningJob read_running_job(const std::string& job) {
@@ -142,7 +134,12 @@ RunningJob read_running_job(const std::string& job) {
     return out;
 }
 
-std::vector<std::string> find_waits(const RunningJob& job) {
+std::string Wait::text() const {
+    return dptk::detail::text(numbered_ranks(waiting), waiting.size() == 1 ? " waits in " : " wait in ", call,
+                              " for ", numbered_ranks(missing));
+}
+
+std::vector<Wait> find_waits(const RunningJob& job) {
     std::map<std::string, Wait> waits;  // by channel
     const auto each = [&](const auto& look) {
         for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -159,24 +156,34 @@ std::vector<std::string> find_waits(const RunningJob& job) {
     });
     each([&](int rank, const ChannelStatus& channel) {
         Wait& wait = waits[channel.name];
-        if (wait.sequence == 0) return;
-        const bool is_there = channel.sequence >= wait.sequence;
-        if (is_there && channel.active) wait.waiting.push_back(rank);
-        if (!is_there) wait.missing.push_back(rank);
+        if (channel.sequence < wait.sequence) {
+            wait.missing.push_back(rank);
+        } else if (channel.active) {
+            wait.waiting.push_back(rank);
+        }
     });
-    std::vector<std::string> out;
-    for (const auto& [name, wait] : waits) {
-        if (wait.missing.empty() || wait.waiting.empty()) continue;
-        out.push_back(text(numbered_ranks(wait.waiting),
-                           wait.waiting.size() == 1 ? " waits in " : " wait in ", wait.call, " for ",
-                           numbered_ranks(wait.missing)));
+    std::vector<Wait> out;
+    for (auto& [name, wait] : waits) {
+        if (!wait.missing.empty() && !wait.waiting.empty()) out.push_back(std::move(wait));
+    }
+    return out;
+}
+
+/// The last calls of a rank, one in each line.
+[[nodiscard]] static std::string calls_text(const RunningJob& job, int number) {
+    const RunningRank& rank = job.ranks[static_cast<std::size_t>(number)];
+    std::string out;
+    for (const ChannelStatus& channel : rank.status->channels) {
+        if (channel.calls.empty()) continue;
+        out += text("the last calls of rank ", number, " in group ", channel.name, ":\n");
+        for (const auto& call : channel.calls) out += text("  ", call.text, '\n');
     }
     return out;
 }
 
 std::string to_text(const RunningJob& job) {
     std::string out = text("job at ", job.where);
-    if (job.generation) out += text(", elastic, after ", *job.generation, " changes");
+    if (job.generation) out += text(", elastic, generation ", *job.generation);
     out += text(": ", job.ranks.size(), job.ranks.size() == 1 ? " rank" : " ranks", '\n');
     for (std::size_t i = 0; i < job.ranks.size(); ++i) {
         const RunningRank& rank = job.ranks[i];
@@ -189,24 +196,19 @@ std::string to_text(const RunningJob& job) {
         }
         out += '\n';
     }
-    for (const std::string& wait : find_waits(job)) out += wait + '\n';
+    for (const Wait& wait : find_waits(job)) {
+        out += text(wait.text(), '\n', calls_text(job, wait.waiting.front()));
+        for (const int rank : wait.missing) out += calls_text(job, rank);
+    }
     if (!job.cause.empty()) out += text("the group has failed: ", job.cause, '\n');
     if (!job.over.empty()) out += text("the job has ended: ", job.over, '\n');
-    for (std::size_t i = 0; i < job.ranks.size(); ++i) {
-        if (!job.ranks[i].status) continue;
-        for (const ChannelStatus& channel : job.ranks[i].status->channels) {
-            if (channel.calls.empty()) continue;
-            out += text("the last calls of rank ", i, " in group ", channel.name, ":\n");
-            for (const auto& call : channel.calls) out += text("  ", call.text, '\n');
-        }
-    }
     return out;
 }
 
 std::string to_json(const RunningJob& job) {
     using nlohmann::ordered_json;
     ordered_json out{{"job", job.where}, {"elastic", job.generation.has_value()}};
-    if (job.generation) out["changes"] = *job.generation;
+    if (job.generation) out["generation"] = *job.generation;
     ordered_json ranks = ordered_json::array();
     for (std::size_t i = 0; i < job.ranks.size(); ++i) {
         const RunningRank& rank = job.ranks[i];
@@ -225,7 +227,9 @@ std::string to_json(const RunningJob& job) {
         ranks.push_back(std::move(one));
     }
     out["ranks"] = std::move(ranks);
-    out["waits"] = find_waits(job);
+    out["waits"] = ordered_json::array();
+    for (const Wait& wait : find_waits(job))
+        out["waits"].push_back({{"call", wait.call}, {"waiting", wait.waiting}, {"missing", wait.missing}});
     out["cause"] = job.cause;
     out["over"] = job.over;
     return out.dump(2);

@@ -31,8 +31,19 @@ struct RunningJob {
 /// no store at a known address, or it cannot be reached.
 [[nodiscard]] RunningJob read_running_job(const std::string& job);
 
-/// Returns sentences about ranks that wait for others: "rank 2 is waited for by 3 ranks, in all_reduce #4".
-[[nodiscard]] std::vector<std::string> find_waits(const RunningJob& job);
+/// A call in which some ranks wait for others.
+struct Wait {
+    std::uint64_t sequence = 0;
+    std::string call;
+    std::vector<int> waiting;
+    std::vector<int> missing;  ///< the ranks that have not made the call yet
+
+    /// "ranks 0,2 wait in all_reduce(sum, 4 x f32) #42 for rank 1"
+    [[nodiscard]] std::string text() const;
+};
+
+/// Returns the calls in which ranks wait, by group.
+[[nodiscard]] std::vector<Wait> find_waits(const RunningJob& job);
 
 /// Returns the report as text for people.
 [[nodiscard]] std::string to_text(const RunningJob& job);
