@@ -28,8 +28,6 @@ constexpr std::string_view open_key = "open";
 constexpr std::string_view finished_key = "finished";
 /// The numbers of processes that begin with the second store are larger, so that none is given twice.
 constexpr MemberId numbers_of_second = 1'000'000;
-/// If the first store is lost so soon after a reply, it has formed no generation since.
-constexpr std::chrono::seconds contact_interval{1};
 /// How long the other store may need for a reply, since dptk-run does nothing else meanwhile.
 constexpr std::chrono::milliseconds second_timeout{5000};
 
@@ -65,6 +63,8 @@ ElasticMembers::ElasticMembers(const Job& job)
         reserved_ = job.local_size;
         first_.store().add(MembershipKeys::members, reserved_);
         first_.store().set(open_key, "");
+    } else {
+        watch_.emplace(first_.store().clone());
     }
     find_second();
 }
@@ -111,15 +111,12 @@ JobStore ElasticMembers::first_store(const Job& job, const MembershipServer* ser
 }
 
 void ElasticMembers::find_second() {
-    using Clock = dptk::detail::AwakeClock;
-    constexpr std::chrono::seconds interval{1};
     if (role_ == Role::serves_second || !first_.lost().empty()) return;
-    if (role_ == Role::serves_none && Clock::now() < looks_for_second_at_) return;
-    looks_for_second_at_ = Clock::now() + interval;
-    const std::optional<std::string> address = first_.find(MembershipKeys::second);
+    const std::string address =
+        watch_ ? watch_->seen().second : first_.find(MembershipKeys::second).value_or("");
     try {
-        if (address) {
-            reach_second(*address);
+        if (!address.empty()) {
+            reach_second(address);
         } else if (can_serve_second_) {
             serve_second();
         }
@@ -146,7 +143,6 @@ void ElasticMembers::serve_second() {
     server_ = std::move(server);
     second_.emplace(std::move(store));
     role_ = Role::serves_second;
-    reached_first_ = std::chrono::steady_clock::now();
 }
 
 void ElasticMembers::reach_second(const std::string& address) {
@@ -160,25 +156,22 @@ void ElasticMembers::reach_second(const std::string& address) {
 }
 
 /// Copies what the second store must know of the first one, until that is lost.
-void ElasticMembers::stand_by() {
-    if (!first_.lost().empty()) return;
-    const auto now = std::chrono::steady_clock::now();
-    const std::string latest = first_.find(MembershipKeys::latest).value_or("");
-    if (!first_.lost().empty()) {
-        if (now - reached_first_ > contact_interval) second_->set(MembershipKeys::out_of_date, "");
-        return second_->erase(MembershipKeys::standby);
-    }
-    reached_first_ = now;
-    if (std::exchange(copied_, latest) != latest) second_->set(MembershipKeys::elsewhere, latest);
+void ElasticMembers::stand_by(const StoreWatch::Seen& first) {
+    if (std::exchange(copied_, first.latest) != first.latest)
+        second_->set(MembershipKeys::elsewhere, first.latest);
+    if (first.lost.empty()) return;
+    if (first.is_out_of_date) second_->set(MembershipKeys::out_of_date, "");
+    second_->erase(MembershipKeys::standby);
 }
 
 void ElasticMembers::look() {
     if (server_) server_->look();
-    if (role_ == Role::serves_second) {
-        stand_by();
-    } else {
-        find_second();
+    if (watch_ && first_.lost().empty()) {
+        const StoreWatch::Seen first = watch_->seen();
+        if (role_ == Role::serves_second) stand_by(first);
+        if (!first.lost.empty()) first_.lose(first.lost);
     }
+    find_second();
 }
 
 JobStore& ElasticMembers::current() {

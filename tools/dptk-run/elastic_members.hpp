@@ -4,10 +4,8 @@
 
 #include <dptk/control/elastic/membership_server.hpp>
 #include <dptk/control/launch/detail/rank_environment.hpp>
-#include <dptk/control/process/awake_clock.hpp>
 #include <dptk/control/process/child_process.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +15,7 @@
 
 #include "job.hpp"
 #include "job_store.hpp"
+#include "store_watch.hpp"
 
 namespace run {
 
@@ -72,7 +71,7 @@ class ElasticMembers {
     void find_second();
     void serve_second();
     void reach_second(const std::string& address);
-    void stand_by();
+    void stand_by(const StoreWatch::Seen& first);
 
     /// The store that the members use: the second one once they have continued there, or if the first one is
     /// lost.
@@ -82,13 +81,12 @@ class ElasticMembers {
     Role role_ = Role::serves_none;
     std::unique_ptr<dptk::detail::MembershipServer> server_;  // null if this host serves no store
     JobStore first_;
+    std::optional<StoreWatch> watch_;  // of the first store, if another host serves it
     std::optional<JobStore> second_;
     std::string tried_;  // the address of the second store with which this host has tried to connect
     bool can_serve_second_;
-    dptk::detail::AwakeClock::time_point looks_for_second_at_;
     std::string members_;  // the numbers of all processes so far
     std::string copied_;   // the last generation of the first store, of which the second one knows
-    std::chrono::steady_clock::time_point reached_first_;  // when the first store has replied last
     int node_ = 0;
     dptk::detail::MemberId reserved_ = 0;  // the first numbers
     dptk::detail::MemberId given_ = 0;     // how many of them have been given to processes

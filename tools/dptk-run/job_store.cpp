@@ -31,6 +31,10 @@ void JobStore::with_store(Call&& call) {
     }
 }
 
+void JobStore::lose(const std::string& why) {
+    if (lost_.empty()) lost_ = why;
+}
+
 std::int64_t JobStore::arrive() {
     arrival_ = store_->add(MembershipKeys::launchers, 1);
     if (presence_) presence_->set_will_of_process(MembershipKeys::launcher_ended(arrival_), "ended");

@@ -31,6 +31,9 @@ class JobStore {
 
     [[nodiscard]] dptk::Store& store() noexcept { return *store_; }
 
+    /// Notes that the store is lost.
+    void lose(const std::string& why);
+
     /// Reports that this dptk-run has come, and returns the number of its arrival, from 1. If this process is
     /// killed, the store notes that its members end with it.
     std::int64_t arrive();
@@ -47,7 +50,7 @@ class JobStore {
     void erase(std::string_view key);
     [[nodiscard]] std::optional<std::string> find(std::string_view key);
 
-    /// Returns the number of the last generation that was formed in this store; 0 if there is none.
+    /// Returns the number of the last generation that was formed in this store; 0 before the first one.
     [[nodiscard]] std::int64_t latest();
 
   private:

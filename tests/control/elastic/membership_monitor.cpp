@@ -384,7 +384,7 @@ class SecondStore {
         }
     }
 
-    /// The members of the generation that is formed; none if there is none.
+    /// The members of the generation that is formed; an empty list before the first one.
     Members members() {
         monitor_.look(store_, now_);
         return monitor_.generation().members;

@@ -61,7 +61,7 @@ class ThreadMembers {
     std::condition_variable changed_;
     MemberId last_ = 0;
     std::set<MemberId> running_;
-    std::set<MemberId> voted_;  // of the running ones, those that wait for the next generation
+    std::set<MemberId> voted_;  // those that wait for the next generation
     Generation current_;
     std::shared_ptr<const ThreadJob> job_;  // that of the current generation
     bool is_formed_ = false;

@@ -134,7 +134,7 @@ class MembershipMonitor {
 
     /// How long members wait here for others. A second store that has not formed a generation yet ends the
     /// job early: all ranks that can reach it come within that time.
-    [[nodiscard]] std::chrono::milliseconds patience() const;
+    [[nodiscard]] std::chrono::milliseconds waiting_limit() const;
 
     [[nodiscard]] std::vector<Vote> votes(clock::time_point now) const;
     [[nodiscard]] EndedMembers ended() const;

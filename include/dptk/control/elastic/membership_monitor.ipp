@@ -204,8 +204,8 @@ DPTK_INLINE void MembershipMonitor::form_next(Store& store, clock::time_point no
     } else if (is_standby_) {
         waits_since_ = now;
         return;
-    } else if (now - waits_since_ >= patience()) {
-        over_ = text(problem, ", for ", duration_text(patience()));
+    } else if (now - waits_since_ >= waiting_limit()) {
+        over_ = text(problem, ", for ", duration_text(waiting_limit()));
     } else {
         return;
     }
@@ -298,7 +298,7 @@ DPTK_INLINE Lineage MembershipMonitor::known_lineage() const {
     return out;
 }
 
-DPTK_INLINE std::chrono::milliseconds MembershipMonitor::patience() const {
+DPTK_INLINE std::chrono::milliseconds MembershipMonitor::waiting_limit() const {
     const bool has_taken_over = !rules_.is_second || generation_.number > 0;
     return has_taken_over ? rules_.timeout : std::min(rules_.timeout, 3 * rules_.heartbeat_timeout);
 }

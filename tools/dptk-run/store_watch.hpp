@@ -1,0 +1,39 @@
+// Watches the first store of an elastic job from another host, on a background thread: a host that is out of
+// reach must not keep dptk-run from its other work.
+#pragma once
+
+#include <dptk/control/store/store.hpp>
+
+#include <memory>
+#include <string>
+
+namespace run {
+
+class StoreWatch {
+  public:
+    struct Seen {
+        std::string latest;  ///< the last generation, as text
+        std::string second;  ///< the address of the second store; empty if there is none
+        std::string lost;    ///< why the store is lost; empty as long as it is not
+        /// Whether it is lost, and had not replied for a while, so that it may have formed a later
+        /// generation.
+        bool is_out_of_date = false;
+    };
+
+    /// `store` is for the thread alone.
+    explicit StoreWatch(std::shared_ptr<dptk::Store> store);
+    StoreWatch(const StoreWatch&) = delete;
+    StoreWatch& operator=(const StoreWatch&) = delete;
+    ~StoreWatch();
+
+    [[nodiscard]] Seen seen() const;
+
+  private:
+    struct State;
+
+    static void watch(State& state) noexcept;
+
+    std::shared_ptr<State> state_;  // the thread's as well, since it may wait for a reply
+};
+
+}  // namespace run
