@@ -11,8 +11,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -139,6 +142,59 @@ TEST_CASE("members that have lost the first store continue with the second one")
     members.pop_back();
     in_threads(2, [&](int i) { members[i]->join(); });
     CHECK(members[1]->generation().members == std::vector{members[0]->id(), members[1]->id()});
+}
+
+namespace {
+
+/// A store whose clones are lost when the test says so, as if their connections had been cut.
+class StoreWithLostClones final : public dptk::Store {
+  public:
+    explicit StoreWithLostClones(std::shared_ptr<dptk::Store> inner,
+                                 std::shared_ptr<std::atomic<bool>> are_lost = nullptr)
+        : inner_(std::move(inner)), are_lost_(std::move(are_lost)) {}
+
+    void lose_clones() { *clones_are_lost_ = true; }
+
+    void set(std::string_view key, std::string_view value) override { store().set(key, value); }
+    std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+        return store().get(key, timeout);
+    }
+    std::optional<std::string> find(std::string_view key) override { return store().find(key); }
+    std::int64_t add(std::string_view key, std::int64_t amount) override { return store().add(key, amount); }
+    std::string compare_and_set(std::string_view key, std::string_view expected,
+                                std::string_view desired) override {
+        return store().compare_and_set(key, expected, desired);
+    }
+    void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override {
+        store().wait(keys, timeout);
+    }
+    bool erase(std::string_view key) override { return store().erase(key); }
+    void set_last_will(std::string_view key, std::string_view value) override {
+        store().set_last_will(key, value);
+    }
+    std::shared_ptr<dptk::Store> clone() override {
+        return std::make_shared<StoreWithLostClones>(inner_->clone(), clones_are_lost_);
+    }
+
+  private:
+    dptk::Store& store() {
+        if (are_lost_ && *are_lost_) throw dptk::PeerLostError("the connection was cut");
+        return *inner_;
+    }
+
+    std::shared_ptr<dptk::Store> inner_;
+    std::shared_ptr<std::atomic<bool>> are_lost_;
+    std::shared_ptr<std::atomic<bool>> clones_are_lost_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace
+
+TEST_CASE("a member whose heartbeats have ended does not wait for ever") {
+    const MonitoredStore job({.first_size = 2});
+    const auto store = std::make_shared<StoreWithLostClones>(job.store()->clone());
+    Membership member({.store = store, .heartbeat_timeout = 200ms});
+    store->lose_clones();
+    CHECK_THROWS_WITH_AS(member.join(), "the connection was cut", dptk::PeerLostError);
 }
 
 TEST_CASE("a member that has lost the first store, unlike the others, throws that") {
