@@ -146,7 +146,6 @@ DPTK_INLINE void Membership::move_to_second(const PeerLostError& loss) {
 
 DPTK_INLINE const Generation& Membership::join_in_store() {
     while (true) {
-        check_heartbeat();
         vote_.after = latest();
         vote_.seen = std::max(vote_.seen, vote_.after);
         publish_vote();
@@ -164,6 +163,7 @@ DPTK_INLINE NextGeneration Membership::next() {
     constexpr std::chrono::seconds slice{1};
     const Deadline takeover(2 * heartbeat_timeout_);
     while (true) {
+        check_heartbeat();  // without them, this process is not let in
         try {
             const std::string found = store_->get(MembershipKeys::next(vote_.after), slice);
             if (const std::optional<NextGeneration> next = NextGeneration::parse(found)) return *next;
