@@ -181,3 +181,29 @@ TEST_CASE("a thread that ends before its first step, or hangs, does not keep the
     CHECK(size == 1);
     CHECK(has_line(log, "launch_threads: a rank has waited for 200 ms for the others to call reform()"));
 }
+
+TEST_CASE("ranks that form their group again and again without completing a step throw why") {
+    const RecordedLog log;
+    std::string error;
+    try {
+        dptk::launch_threads(
+            2,
+            [&](dptk::ProcessGroup& group) {
+                elastic::Model model;
+                dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
+                dptk::ElasticState state(group, ddp);
+                state.run([] { return false; },
+                          [&] {
+                              if (group.rank() == 1)
+                                  group.channel().control().job_state()->fail("rank 1 always fails");
+                              group.barrier();
+                          });
+            },
+            {.timeout = 20s, .elastic = true});
+    } catch (const dptk::Error& thrown) {
+        error = thrown.what();
+    }
+    CHECK(
+        error.find("ElasticState: the same ranks have formed their group 5 times without completing a step, "
+                   "the last time because: rank 1 always fails") != std::string::npos);
+}

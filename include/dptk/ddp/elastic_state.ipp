@@ -119,8 +119,11 @@ DPTK_INLINE void ElasticState::restore() {
     steps_at_change_ = steps_;
     members_ = members;
     if (changes_without_step_ < most_changes) return;
-    detail::throw_agreed(group_, Error(detail::text("ElasticState: the same ranks have formed their group ",
-                                                    most_changes, " times without completing a step")));
+    const std::string& cause = detail::ElasticGroup::cause(group_);
+    detail::throw_agreed(
+        group_, Error(detail::text("ElasticState: the same ranks have formed their group ", most_changes,
+                                   " times without completing a step",
+                                   cause.empty() ? "" : ", the last time because: ", cause)));
 }
 
 DPTK_INLINE void ElasticState::exchange() {

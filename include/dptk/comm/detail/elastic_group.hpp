@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/control/elastic/generation.hpp"
@@ -28,6 +29,9 @@ class ElasticGroup {
 
     /// Returns the number and the members of the group's current generation.
     [[nodiscard]] static const Generation& generation(const ProcessGroup& group);
+
+    /// Returns why the members before these have changed; empty if that is not known.
+    [[nodiscard]] static const std::string& cause(const ProcessGroup& group);
 
     /// Notes that the group has completed its work, so that nobody joins any more.
     static void finish(const ProcessGroup& group);
@@ -57,6 +61,7 @@ class ElasticGroup {
     [[nodiscard]] bool has_changed(const ProcessGroup& group) const;
 
     bool is_complete_ = false;
+    std::string cause_;  // of the last change
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -29,6 +29,10 @@ DPTK_INLINE const Generation& ElasticGroup::generation(const ProcessGroup& group
     return group.elastic_->current();
 }
 
+DPTK_INLINE const std::string& ElasticGroup::cause(const ProcessGroup& group) {
+    return group.elastic_->cause_;
+}
+
 DPTK_INLINE void ElasticGroup::finish(const ProcessGroup& group) {
     if (group.elastic_) group.elastic_->note_finishing();
 }
@@ -39,9 +43,9 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, const std::function<v
     elastic.is_complete_ = false;
     while (true) {
         if (elastic.has_changed(group)) {
+            if (group.is_member()) elastic.cause_ = group.channel().control().job_state()->cause();
             if (group.is_member() && group.rank() == 0 && group.size() > 1)
-                log(LogLevel::info, 0,
-                    text("the ranks of the job change: ", group.channel().control().job_state()->cause()));
+                log(LogLevel::info, 0, text("the ranks of the job change: ", elastic.cause_));
             group.channel_.reset();
             group.why_empty_ = "this group of an elastic job could not be formed again";
             group.channel_ = std::move(elastic.connect().channel_);
