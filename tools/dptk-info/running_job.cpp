@@ -59,21 +59,36 @@ std::string address_of(const std::string& job) {
         throw dptk::ArgumentError(text("--job ", job,
                                        ": the process is no rank that dptk-run or torchrun has "
                                        "started, so the address of its job's store is not known"));
+    if (dptk::detail::environment_text("TORCHELASTIC_USE_AGENT_STORE") == "True")
+        throw dptk::ArgumentError(text("--job ", job,
+                                       ": torchrun's agent listens on MASTER_PORT, and rank 0 on "
+                                       "one of the eight ports after it: give HOST:PORT of that"));
     return text(host, ':', dptk::detail::environment_text("MASTER_PORT"));
 }
 
-/// Connects with one of the tokens: an elastic job's store has another one.
+/// Connects to an elastic job's store, or to that of another one, whose token is made otherwise.
 std::shared_ptr<dptk::TcpStore> connect(const dptk::TcpStoreAddress& address) {
+    using dptk::detail::environment_text;
     const std::string token = dptk::detail::environment_token();
-    const std::string elastic =
-        dptk::detail::elastic_token(token, dptk::detail::environment_text("DPTK_RUN_ID"));
-    try {
-        return dptk::TcpStore::connect(address, {.token = elastic, .timeout = timeout});
-    } catch (const dptk::ArgumentError&) {
+    const std::string run = environment_text("DPTK_RUN_ID");
+    const auto elastic = [&] {
+        return dptk::TcpStore::connect(
+            address, {.token = dptk::detail::elastic_token(token, run), .timeout = timeout});
+    };
+    const auto fixed = [&] {
+        setenv("TORCHELASTIC_RUN_ID", run.c_str(), 0);
+        setenv("TORCHELASTIC_RESTART_COUNT", "0", 0);
         dptk::JobRequest request{};
         request.token = token;
         return dptk::TcpStore::connect(address,
                                        {.token = dptk::detail::job_token(request), .timeout = timeout});
+    };
+    const bool is_known = !environment_text("MASTER_ADDR").empty();  // from the rank's process
+    if (is_known && environment_text("DPTK_ELASTIC").empty()) return fixed();
+    try {
+        return elastic();
+    } catch (const dptk::ArgumentError&) {
+        return fixed();
     }
 }
 

@@ -39,13 +39,13 @@ Attempt::Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& si
 AttemptResult Attempt::run() {
     try {
         start_ranks();
+        supervise();
     } catch (...) {
         kill_reason_ = "not all ranks could be started";
         schedule_.kill(AwakeClock::now());
         supervise();
         throw;
     }
-    supervise();
     if (members_ && result_.signal == 0 && last_loss_ && !members_->has_finished()) {
         if (result_.ends.empty()) result_.ends.push_back(*last_loss_);
         result_.failed = true;

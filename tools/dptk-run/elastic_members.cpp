@@ -5,6 +5,7 @@
 #include <dptk/control/launch/job_request.hpp>
 #include <dptk/control/net/host.hpp>
 #include <dptk/core/detail/text.hpp>
+#include <dptk/core/log.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -58,26 +59,25 @@ ElasticMembers::ElasticMembers(const Job& job)
     node_ = static_cast<int>(first_.arrive()) - 1;
     check_number_of_hosts();
     if (server_) {
-        role_ = Role::serves_first;
         // So that its ranks are the first ones, and half of the ranks continues if this host is among them.
         reserved_ = job.local_size;
         first_.store().add(MembershipKeys::members, reserved_);
         first_.store().set(open_key, "");
     } else {
-        watch_.emplace(first_.store().clone());
+        watch_.emplace(first_.store().clone(), job.heartbeat_timeout);
     }
     find_second();
 }
 
 ElasticMembers::~ElasticMembers() {
-    if (role_ == Role::serves_second) first_.erase(MembershipKeys::second);
-    first_.set(MembershipKeys::launcher_ended(node_ + 1), "left");
+    if (serves_second_) first_.erase(MembershipKeys::second);
+    if (running_.empty()) first_.set(MembershipKeys::launcher_ended(node_ + 1), "left");
 }
 
 void ElasticMembers::check_number_of_hosts() {
     int others = 0;
     for (int launcher = 1; launcher <= node_; ++launcher)
-        if (!first_.find(MembershipKeys::launcher_ended(launcher))) ++others;
+        if (first_.may_run(launcher)) ++others;
     if (others < job_.options.max_nnodes) return;
     first_.set(MembershipKeys::launcher_ended(node_ + 1), "left");
     throw dptk::ArgumentError(text("--nnodes ", job_.options.nnodes, ':', job_.options.max_nnodes,
@@ -111,7 +111,7 @@ JobStore ElasticMembers::first_store(const Job& job, const MembershipServer* ser
 }
 
 void ElasticMembers::find_second() {
-    if (role_ == Role::serves_second || !first_.lost().empty()) return;
+    if (serves_second_ || !first_.lost().empty()) return;
     const std::string address =
         watch_ ? watch_->seen().second : first_.find(MembershipKeys::second).value_or("");
     try {
@@ -120,29 +120,33 @@ void ElasticMembers::find_second() {
         } else if (can_serve_second_) {
             serve_second();
         }
-    } catch (const dptk::Error&) {
-        second_.reset();  // this host's ranks will find out whether they can reach it
+    } catch (const dptk::Error& error) {
+        second_.reset();
+        can_serve_second_ = false;
+        dptk::log(dptk::LogLevel::warning, -1,
+                  text("this host does not take part in the job's second store, so that the loss of ",
+                       job_.options.master_addr, " may end the job: ", error.what()));
     }
 }
 
 void ElasticMembers::serve_second() {
     dptk::detail::MembershipRules rules = rules_of(job_);
     rules.is_second = true;
+    const std::string bound = dptk::detail::environment_text("DPTK_BIND_ADDRESS");
     auto server = std::make_unique<MembershipServer>(
-        dptk::TcpStoreServerOptions{.bind_address = dptk::detail::environment_text("DPTK_BIND_ADDRESS"),
-                                    .token = token_of(job_)},
-        rules);
-    const dptk::TcpStoreAddress address{first_.store().connection().own, server->port()};
+        dptk::TcpStoreServerOptions{.bind_address = bound, .token = token_of(job_)}, rules);
+    const dptk::TcpStoreAddress address{bound.empty() ? first_.store().connection().own : bound,
+                                        server->port()};
     JobStore store(server->local(), address);
-    store.store().add(MembershipKeys::members, numbers_of_second);
+    store.add(MembershipKeys::members, numbers_of_second);
     store.set(MembershipKeys::standby, "");
     static_cast<void>(store.arrive());
     store.note_members(members_);
-    if (first_.store().compare_and_set(MembershipKeys::second, "", address.text()) != address.text()) return;
-    first_.set(MembershipKeys::second_launcher, text(node_ + 1));
+    first_.set(MembershipKeys::second_of(node_ + 1), address.text());
+    if (first_.set_first(MembershipKeys::second, address.text()) != address.text()) return;
     server_ = std::move(server);
     second_.emplace(std::move(store));
-    role_ = Role::serves_second;
+    serves_second_ = true;
 }
 
 void ElasticMembers::reach_second(const std::string& address) {
@@ -166,24 +170,31 @@ void ElasticMembers::stand_by(const StoreWatch::Seen& first) {
 
 void ElasticMembers::look() {
     if (server_) server_->look();
-    if (watch_ && first_.lost().empty()) {
+    if (watch_) {
         const StoreWatch::Seen first = watch_->seen();
-        if (role_ == Role::serves_second) stand_by(first);
-        if (!first.lost.empty()) first_.lose(first.lost);
+        if (!first.latest.empty()) has_begun_ = true;
+        if (serves_second_) stand_by(first);
+        if (!first.lost.empty()) {
+            first_.lose(first.lost);
+            watch_.reset();
+            return;
+        }
     }
     find_second();
 }
 
 JobStore& ElasticMembers::current() {
     if (!second_) return first_;
+    const std::int64_t in_first = first_.latest();
     if (!first_.lost().empty()) return *second_;
-    return second_->latest() > first_.latest() ? *second_ : first_;
+    return second_->latest() > in_first ? *second_ : first_;
 }
 
 MemberId ElasticMembers::add() {
     MemberId member = given_ < reserved_ ? ++given_ : current().add(MembershipKeys::members, 1);
     if (member == 0) member = current().add(MembershipKeys::members, 1);  // the first store was just lost
     if (member == 0) throw dptk::PeerLostError(over());
+    running_.insert(member);
     members_ += text(members_.empty() ? "" : " ", member);
     first_.note_members(members_);
     if (second_) second_->note_members(members_);
@@ -195,7 +206,9 @@ std::vector<dptk::detail::EnvironmentVariable> ElasticMembers::environment(Membe
 }
 
 void ElasticMembers::note_end(MemberId member, const dptk::detail::ChildEnd& end) {
-    const bool finished = end.well() && over().empty();
+    running_.erase(member);
+    const bool finished = end.well() && !current().find(MembershipKeys::over);
+    if (finished) has_finished_ = true;  // also if the store has ended meanwhile, with all other ranks
     const std::string how =
         end.well() ? std::string(MembershipKeys::finished) : text("has ended: ", end.text());
     if (finished) first_.set(finished_key, "");
@@ -216,11 +229,12 @@ std::string ElasticMembers::over() {
 }
 
 bool ElasticMembers::has_begun() {
-    return first_.find(MembershipKeys::latest) || (second_ && second_->find(MembershipKeys::latest));
+    if (!has_begun_) has_begun_ = current().latest() > 0;
+    return has_begun_;
 }
 
 bool ElasticMembers::has_finished() {
-    return first_.find(finished_key) || (second_ && second_->find(finished_key));
+    return has_finished_ || first_.find(finished_key) || (second_ && second_->find(finished_key));
 }
 
 bool ElasticMembers::is_needed() const {

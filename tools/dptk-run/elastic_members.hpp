@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,8 +60,6 @@ class ElasticMembers {
     [[nodiscard]] bool is_needed() const;
 
   private:
-    enum class Role { serves_first, serves_second, serves_none };
-
     [[nodiscard]] static std::unique_ptr<dptk::detail::MembershipServer> serve_first(const Job& job);
     [[nodiscard]] static JobStore first_store(const Job& job, const dptk::detail::MembershipServer* server);
 
@@ -78,13 +77,16 @@ class ElasticMembers {
     [[nodiscard]] JobStore& current();
 
     const Job& job_;
-    Role role_ = Role::serves_none;
     std::unique_ptr<dptk::detail::MembershipServer> server_;  // null if this host serves no store
     JobStore first_;
+    bool serves_second_ = false;
+    bool has_begun_ = false;
+    bool has_finished_ = false;        // whether a process of this host has
     std::optional<StoreWatch> watch_;  // of the first store, if another host serves it
     std::optional<JobStore> second_;
     std::string tried_;  // the address of the second store with which this host has tried to connect
     bool can_serve_second_;
+    std::set<dptk::detail::MemberId> running_;
     std::string members_;  // the numbers of all processes so far
     std::string copied_;   // the last generation of the first store, of which the second one knows
     int node_ = 0;

@@ -1,6 +1,7 @@
 #include "job_store.hpp"
 
 #include <dptk/control/elastic/membership_keys.hpp>
+#include <dptk/core/detail/parse.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
 
@@ -60,6 +61,12 @@ void JobStore::set(std::string_view key, std::string_view value) {
     with_store([&] { store_->set(key, value); });
 }
 
+std::string JobStore::set_first(std::string_view key, std::string_view value) {
+    std::string found;
+    with_store([&] { found = store_->compare_and_set(key, "", value); });
+    return found;
+}
+
 void JobStore::erase(std::string_view key) {
     with_store([&] { store_->erase(key); });
 }
@@ -73,6 +80,17 @@ std::optional<std::string> JobStore::find(std::string_view key) {
 std::int64_t JobStore::latest() {
     const auto generation = dptk::detail::Generation::parse(find(MembershipKeys::latest).value_or(""));
     return generation ? generation->number : 0;
+}
+
+bool JobStore::may_run(std::int64_t launcher) {
+    if (find(MembershipKeys::launcher_ended(launcher))) return false;
+    const std::string members = find(MembershipKeys::members_of(launcher)).value_or("");
+    for (std::string_view left = members; !left.empty();) {
+        dptk::detail::MemberId id = 0;
+        if (!dptk::detail::parse_number(dptk::detail::next_word(left), id)) continue;
+        if (!find(MembershipKeys::ended(id)) && !find(MembershipKeys::lost(id))) return true;
+    }
+    return members.empty();
 }
 
 }  // namespace run

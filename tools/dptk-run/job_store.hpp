@@ -47,11 +47,16 @@ class JobStore {
     /// Adds to a number, and returns the sum; 0 if the store is lost.
     std::int64_t add(std::string_view key, std::int64_t amount);
     void set(std::string_view key, std::string_view value);
+    /// Sets a key that has no value yet. Returns its value; an empty text if the store is lost.
+    std::string set_first(std::string_view key, std::string_view value);
     void erase(std::string_view key);
     [[nodiscard]] std::optional<std::string> find(std::string_view key);
 
     /// Returns the number of the last generation that was formed in this store; 0 before the first one.
     [[nodiscard]] std::int64_t latest();
+
+    /// Returns whether members of a launcher may still run, or have not been started yet.
+    [[nodiscard]] bool may_run(std::int64_t launcher);
 
   private:
     template <class Call>

@@ -3,6 +3,7 @@
 #include <dptk/control/elastic/membership_keys.hpp>
 #include <dptk/control/process/background_thread.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -19,8 +20,11 @@ struct StoreWatch::State {
     Seen seen = {};
 };
 
-StoreWatch::StoreWatch(std::shared_ptr<dptk::Store> store) : state_(new State{std::move(store)}) {
-    dptk::detail::start_background_thread([state = state_] { watch(*state); }).detach();
+StoreWatch::StoreWatch(std::shared_ptr<dptk::Store> store, std::chrono::milliseconds heartbeat_timeout)
+    : state_(new State{std::move(store)}) {
+    // Within this time after a reply, the store has given up no member that it could not reach.
+    const auto recent = std::min<std::chrono::milliseconds>(std::chrono::seconds(1), heartbeat_timeout / 2);
+    dptk::detail::start_background_thread([state = state_, recent] { watch(*state, recent); }).detach();
 }
 
 StoreWatch::~StoreWatch() {
@@ -36,11 +40,10 @@ StoreWatch::Seen StoreWatch::seen() const {
     return state_->seen;
 }
 
-void StoreWatch::watch(State& state) noexcept {
+void StoreWatch::watch(State& state, std::chrono::milliseconds recent) noexcept {
     using dptk::detail::MembershipKeys;
     using Clock = std::chrono::steady_clock;  // the store's host does not stop with this process
     constexpr std::chrono::milliseconds interval{50};
-    constexpr std::chrono::seconds recent{1};
     Clock::time_point replied = Clock::now();
     while (true) {
         try {

@@ -1,9 +1,10 @@
-// Watches the first store of an elastic job from another host, on a background thread: a host that is out of
-// reach must not keep dptk-run from its other work.
+// Watches the first store of an elastic job from another host, on a background thread: dptk-run asks it
+// often, and must not wait for a host that is out of reach each time.
 #pragma once
 
 #include <dptk/control/store/store.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -21,7 +22,7 @@ class StoreWatch {
     };
 
     /// `store` is for the thread alone.
-    explicit StoreWatch(std::shared_ptr<dptk::Store> store);
+    StoreWatch(std::shared_ptr<dptk::Store> store, std::chrono::milliseconds heartbeat_timeout);
     StoreWatch(const StoreWatch&) = delete;
     StoreWatch& operator=(const StoreWatch&) = delete;
     ~StoreWatch();
@@ -31,7 +32,7 @@ class StoreWatch {
   private:
     struct State;
 
-    static void watch(State& state) noexcept;
+    static void watch(State& state, std::chrono::milliseconds recent) noexcept;
 
     std::shared_ptr<State> state_;  // the thread's as well, since it may wait for a reply
 };

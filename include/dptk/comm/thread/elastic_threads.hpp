@@ -63,6 +63,7 @@ class ThreadMembers {
     std::set<MemberId> running_;
     std::set<MemberId> voted_;  // those that wait for the next generation
     Generation current_;
+    std::set<MemberId> holders_;            // the members that have had the state together last
     std::shared_ptr<const ThreadJob> job_;  // that of the current generation
     bool is_formed_ = false;
     bool is_finishing_ = false;

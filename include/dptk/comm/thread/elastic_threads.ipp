@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <exception>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -43,16 +44,15 @@ DPTK_INLINE bool ThreadMembers::may_form() const {
     const auto is_awaited = [&](MemberId member) {
         return (current_.number == 0 || current_.contains(member)) && !voted_.contains(member);
     };
-    const auto has_state = [&](MemberId member) { return current_.contains(member); };
-    return detail::none_of(running_, is_awaited) &&
-           (current_.number == 0 || detail::any_of(voted_, has_state));
+    const auto has_state = [&](MemberId member) { return holders_.contains(member); };
+    return detail::none_of(running_, is_awaited) && (holders_.empty() || detail::any_of(voted_, has_state));
 }
 
 DPTK_INLINE void ThreadMembers::form_if_due() {
     if (!may_form()) return;
-    current_ = {current_.number + 1, {voted_.begin(), voted_.end()}};
     job_ = std::make_shared<const ThreadJob>(static_cast<int>(voted_.size()),
                                              ThreadOptions{.timeout = timeout_, .elastic = true});
+    current_ = {current_.number + 1, {voted_.begin(), voted_.end()}};
     is_formed_ = is_finishing_ = false;
     voted_.clear();
     changed_.notify_all();
@@ -65,7 +65,7 @@ DPTK_INLINE void ThreadMembers::admit_if_due() {
 
 DPTK_INLINE void ThreadMembers::end_job_if_due() {
     const auto runs = [&](MemberId member) { return running_.contains(member); };
-    if (current_.number == 0 || detail::any_of(current_.members, runs)) return;
+    if (holders_.empty() || detail::any_of(holders_, runs)) return;
     over_ = has_finished_ ? "all ranks that had its state have finished"
                           : "all ranks that had its state have ended";
     changed_.notify_all();
@@ -75,6 +75,7 @@ DPTK_INLINE void ThreadMembers::note_formed(const Generation& generation) {
     const std::lock_guard lock(mutex_);
     if (generation.number != current_.number) return;
     is_formed_ = true;
+    holders_ = {current_.members.begin(), current_.members.end()};
     admit_if_due();
 }
 
@@ -148,18 +149,18 @@ class ElasticThreads {
         const Failure failure = keep_exception();
         const std::optional<int> rank = members_->end(id, failure.text);
         if (members_->is_over()) return false;
-        const bool restarts = failure.is_own && ++restarts_ <= max_restarts_;
+        const int restart = failure.is_agreed ? max_restarts_ + 1 : ++restarts_;
+        const bool restarts = restart <= max_restarts_;
         log(LogLevel::warning, rank.value_or(-1),
             text("a thread of an elastic job has ended: ", failure.text,
-                 restarts
-                     ? text("; starting another one (restart ", restarts_.load(), " of ", max_restarts_, ')')
-                     : "; the others continue without it"));
+                 restarts ? text("; starting another one (restart ", restart, " of ", max_restarts_, ')')
+                          : "; the others continue without it"));
         return restarts;
     }
 
     struct Failure {
         std::string text;
-        bool is_own = true;  ///< neither the consequence of another one, nor thrown by all ranks
+        bool is_agreed = false;  ///< whether all ranks throw it
     };
 
     /// Keeps the exception that is being handled, if it is the first of its kind.
@@ -172,10 +173,10 @@ class ElasticThreads {
             throw;
         } catch (const PeerLostError& error) {
             keep(consequence_);
-            return {error.what(), false};
+            return {error.what()};
         } catch (const Error& error) {
             keep(cause_);
-            return {error.what(), !error.agreed()};
+            return {error.what(), error.agreed()};
         } catch (const std::exception& error) {
             keep(cause_);
             return {error.what()};
@@ -197,10 +198,23 @@ class ElasticThreads {
 
 DPTK_INLINE void run_as_elastic_threads(int size, const std::function<void(ProcessGroup&)>& fn,
                                         const ThreadOptions& options) {
+    const ThreadJob checked(size, options);  // throws here if a setting is invalid
     ElasticThreads job(size, fn, options);
+    std::promise<bool> decision;  // whether the threads run their ranks
+    const std::shared_future<bool> is_started = decision.get_future().share();
     {
         std::vector<std::jthread> threads;
-        for (int i = 0; i < size; ++i) threads.emplace_back([&job, i] { job.run(i + 1); });
+        try {
+            for (int i = 0; i < size; ++i)
+                threads.emplace_back([&job, is_started, i] {
+                    if (is_started.get()) job.run(i + 1);
+                });
+        } catch (const std::exception& error) {
+            decision.set_value(false);
+            throw Error(
+                text("thread ", threads.size(), " of ", size, " could not be started: ", error.what()));
+        }
+        decision.set_value(true);
     }
     job.check();
 }

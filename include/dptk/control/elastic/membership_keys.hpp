@@ -43,8 +43,6 @@ struct MembershipKeys {
 
     /// The address of the second store, in which the members continue if this one is lost.
     static constexpr std::string_view second = "second";
-    /// The number of the launcher that serves the second store.
-    static constexpr std::string_view second_launcher = "second_launcher";
     /// In the second store: set as long as the launcher that serves it reaches the first one.
     static constexpr std::string_view standby = "standby";
     /// In the second store: the last Generation that was formed in the first one.
@@ -59,6 +57,10 @@ struct MembershipKeys {
     /// starts.
     [[nodiscard]] static std::string members_of(std::int64_t launcher) {
         return text("launcher/", launcher, "/members");
+    }
+    /// The address of the second store that this launcher serves, or has offered to serve.
+    [[nodiscard]] static std::string second_of(std::int64_t launcher) {
+        return text("launcher/", launcher, "/second");
     }
     /// Set once a launcher's process has certainly ended without a report; its members end with it.
     [[nodiscard]] static std::string launcher_ended(std::int64_t launcher) {

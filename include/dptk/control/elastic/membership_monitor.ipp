@@ -25,6 +25,13 @@ namespace DPTK_NAMESPACE::detail {
     return {not_owned, MembershipKeys::generation(generation.number)};
 }
 
+/// Returns the number in a key; 0 if it has no value.
+[[nodiscard]] DPTK_INLINE std::int64_t read_number(Store& store, std::string_view key) {
+    std::int64_t number = 0;
+    static_cast<void>(parse_number(store.find(key).value_or("0"), number));
+    return number;
+}
+
 DPTK_INLINE MembershipMonitor::MembershipMonitor(const MembershipRules& rules, clock::time_point now)
     : rules_(rules), waits_since_(now) {}
 
@@ -48,8 +55,7 @@ DPTK_INLINE void MembershipMonitor::erase_earlier(TcpStoreServer& server) {
 }
 
 DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
-    std::int64_t arrivals = 0;
-    static_cast<void>(parse_number(store.find(MembershipKeys::arrivals).value_or("0"), arrivals));
+    const std::int64_t arrivals = read_number(store, MembershipKeys::arrivals);
     while (arrivals_ < arrivals) unread_arrivals_.push_back(++arrivals_);
     detail::erase_if(unread_arrivals_, [&](std::int64_t i) {
         const std::optional<std::string> text = store.find(MembershipKeys::arrival(i));
@@ -83,8 +89,7 @@ DPTK_INLINE void MembershipMonitor::read(Store& store, clock::time_point now) {
 }
 
 DPTK_INLINE void MembershipMonitor::read_launchers(Store& store, clock::time_point now) {
-    std::int64_t launchers = 0;
-    static_cast<void>(parse_number(store.find(MembershipKeys::launchers).value_or("0"), launchers));
+    const std::int64_t launchers = read_number(store, MembershipKeys::launchers);
     for (std::int64_t launcher = 1; launcher <= launchers; ++launcher) {
         if (!is_out_of_date_ && !detail::contains(ended_launchers_, launcher) &&
             store.find(MembershipKeys::launcher_ended(launcher))) {
@@ -92,7 +97,8 @@ DPTK_INLINE void MembershipMonitor::read_launchers(Store& store, clock::time_poi
                 store.compare_and_set(MembershipKeys::ended(id), "",
                                       "has ended with the launcher that started it");
             ended_launchers_.push_back(launcher);
-            if (store.find(MembershipKeys::second_launcher) == text(launcher))
+            const std::optional<std::string> served = store.find(MembershipKeys::second_of(launcher));
+            if (served && store.find(MembershipKeys::second) == served)
                 store.erase(MembershipKeys::second);  // another launcher may take its place
         }
         if (rules_.is_second) read_ends(store, launcher, now);
@@ -241,8 +247,7 @@ DPTK_INLINE std::string MembershipMonitor::why_not_begin(std::span<const Vote> v
 }
 
 DPTK_INLINE int MembershipMonitor::count_launchers(Store& store, std::span<const Vote> votes) {
-    std::int64_t launchers = 0;
-    static_cast<void>(parse_number(store.find(MembershipKeys::launchers).value_or("0"), launchers));
+    const std::int64_t launchers = read_number(store, MembershipKeys::launchers);
     int count = 0;
     for (std::int64_t launcher = 1; launcher <= launchers; ++launcher) {
         const std::vector<MemberId> members = members_of(store, launcher);
