@@ -260,7 +260,7 @@ class TwoStores {
         const auto next = NextGeneration::parse(store.find(Keys::next(member.vote.after)).value_or(""));
         if (!next) return;
         member.has_voted = false;
-        if (!next->generation.contains(id)) return;  // votes anew
+        if (!next->generation.contains(id)) return;  // votes again
         member.vote.accept(*next);
         store.set(Keys::vote(id), member.vote.to_text());
         member.next = *next;
