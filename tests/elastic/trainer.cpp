@@ -83,21 +83,34 @@ class Pace : public dptk::Callback {
     Net& net_;
 };
 
+/// Stops process 1 after the first change, until the test continues it.
+class StopAfterChange : public dptk::Callback {
+  public:
+    void epoch_begin(dptk::TrainingRun& run) override {
+        if (run.status().changes == 0 || getenv("DPTK_MEMBER") != std::string("1")) return;
+        if (!std::exchange(has_stopped_, true)) raise(SIGSTOP);
+    }
+
+  private:
+    bool has_stopped_ = false;
+};
+
 struct Run {
     std::string name;
     dptk::nn::Graph graph;
     std::size_t shards;
+    bool stops = false;  // whether process 1 stops after the first change, before it opens its file
 };
 
 Run reproducible_run() {
     using namespace dptk::nn;
-    return {"reproducible", sequential({1, 4, 4}, {Flatten{}, Linear{8}, ReLU{}, Linear{3}}), 12};
+    return {"reproducible", sequential({1, 4, 4}, {Flatten{}, Linear{8}, ReLU{}, Linear{3}}), 12, false};
 }
 
 Run run_with_batch_norms() {
     using namespace dptk::nn;
-    return {"batch norms", sequential({1, 4, 4}, {Conv2d{4}, BatchNorm2d{}, ReLU{}, Flatten{}, Linear{3}}),
-            0};
+    return {"batch norms", sequential({1, 4, 4}, {Conv2d{4}, BatchNorm2d{}, ReLU{}, Flatten{}, Linear{3}}), 0,
+            false};
 }
 
 int run_trainer(const Run& run, const std::filesystem::path& folder, std::uint16_t port) {
@@ -119,6 +132,7 @@ int run_trainer(const Run& run, const std::filesystem::path& folder, std::uint16
         trainer.add(Pace(*store, net));
         trainer.add(dptk::Checkpoint(folder, {.every_steps = 7}));
         trainer.add(dptk::MetricsLog((folder / "log.csv").string()));
+        if (run.stops) trainer.add(StopAfterChange());
         trainer.add(dptk::TensorBoard(folder.string()));
         trainer.fit(training, test);
         store->set("hash/" + std::to_string(dptk::detail::parameter_hash(trainer.parameters())), "");
@@ -284,6 +298,26 @@ TEST_CASE("an elastic run of a Trainer leaves what a run without faults leaves")
             REQUIRE(left.points[i] == expected.points[i]);
         }
     }
+}
+
+TEST_CASE("a rank 0 that was stopped before it opened its files does not spoil those of the others") {
+    Run run = reproducible_run();
+    const Left expected = run_job(run, 1, 0, 0);
+    run.stops = true;
+    const TemporaryFolder folder;
+    ElasticRanks job({.first_size = 3, .heartbeat_timeout = trainer_heartbeat_timeout, .timeout = 30s},
+                     [&](std::uint16_t port) { return run_trainer(run, folder / "", port); });
+    const auto has_steps = [&](std::int64_t steps) {
+        return [&, steps] { return std::atoll(job.store().find("step").value_or("0").c_str()) >= steps; };
+    };
+    REQUIRE(job.run_until(has_steps(5)));
+    job.send(3, SIGKILL);  // rank 0 is process 1
+    REQUIRE(job.run_until(has_steps(20)));
+    job.send(1, SIGCONT);
+    REQUIRE(job.run_until_all_have_ended());
+    CHECK(job.failures() == 0);
+    CHECK(log_in(folder / "") == expected.log);
+    CHECK(points_in(folder / "") == expected.points);
 }
 
 TEST_CASE("the buffers of a network survive the loss of ranks") {
