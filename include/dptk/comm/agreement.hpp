@@ -112,13 +112,14 @@ void check_equal_tables(Group& group, std::string_view what, std::string_view ta
 /// Runs `fn` on all ranks and returns this rank's result by value. If `fn` throws on any rank, all ranks
 /// throw an Error that names each rank on which `fn` has thrown, with the text of the exception. Use it for
 /// work that may fail on some ranks only, such as reading a file. Collective; blocks. `fn` itself must not
-/// communicate.
+/// communicate. In an elastic job, `fn` is not called on a rank without which the job has continued.
 template <class Group, class Fn>
 auto on_all_or_none(Group& group, Fn&& fn) {
     using Result = std::remove_cvref_t<decltype(fn())>;
     constexpr bool returns = !std::is_void_v<Result>;
     std::optional<std::conditional_t<returns, Result, bool>> result;
     std::string problem;
+    if constexpr (requires { group.check_membership(); }) group.check_membership();
     try {
         if constexpr (returns) {
             result.emplace(fn());

@@ -99,6 +99,12 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     /// MembershipChanged if the members of the job change.
     [[nodiscard]] bool is_elastic() const noexcept { return elastic_ != nullptr; }
 
+    /// Throws MembershipChanged if the members of an elastic job have changed without this rank, as while its
+    /// process was stopped. Call it right before an effect that the group does not see, such as that on a
+    /// file which another rank may own by now. Asks the job's store; not collective. Does nothing if the job
+    /// is not elastic.
+    void check_membership() const;
+
     /// Throws ArgumentError, with `who` as the name of the class, if the group belongs to an elastic job.
     void refuse_elastic(std::string_view who) const;
 

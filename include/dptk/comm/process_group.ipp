@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/comm/detail/routed_channel.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/control/net/host.hpp"
@@ -41,6 +42,10 @@ DPTK_INLINE std::string ProcessGroup::describe() {
     for (std::size_t rank = 0; rank < members.size(); ++rank)
         out += detail::text("rank ", rank, ", rank ", ranks()[rank], " of the job: ", members[rank], "\n");
     return out;
+}
+
+DPTK_INLINE void ProcessGroup::check_membership() const {
+    if (elastic_) detail::ElasticGroup::check_membership(*this);
 }
 
 DPTK_INLINE void ProcessGroup::refuse_elastic(std::string_view who) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dptk/comm/process_group.hpp"
@@ -33,6 +34,9 @@ class ElasticGroup {
     /// Returns why the members before these have changed; empty if that is not known.
     [[nodiscard]] static const std::string& cause(const ProcessGroup& group);
 
+    /// See ProcessGroup::check_membership().
+    static void check_membership(const ProcessGroup& group);
+
     /// Notes that the group has completed its work, so that nobody joins any more.
     static void finish(const ProcessGroup& group);
 
@@ -49,6 +53,9 @@ class ElasticGroup {
 
     /// Returns the generation whose members connect() has connected last.
     [[nodiscard]] virtual const Generation& current() const = 0;
+
+    /// Returns why the current generation has ended; nullopt while it continues.
+    [[nodiscard]] virtual std::optional<std::string> why_ended() = 0;
 
     /// Notes that all members of the generation are connected, and have the same state.
     virtual void note_formed() = 0;

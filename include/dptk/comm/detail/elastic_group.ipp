@@ -33,6 +33,16 @@ DPTK_INLINE const std::string& ElasticGroup::cause(const ProcessGroup& group) {
     return group.elastic_->cause_;
 }
 
+DPTK_INLINE void ElasticGroup::check_membership(const ProcessGroup& group) {
+    ElasticGroup& elastic = *group.elastic_;
+    if (elastic.current().number == 0) return;  // it has not joined yet
+    const std::optional<std::string> why = elastic.why_ended();
+    if (!why) return;
+    JobState& state = *group.channel().control().job_state();
+    state.fail(*why, Failure::remote);  // so that reform() forms the group again
+    state.check();
+}
+
 DPTK_INLINE void ElasticGroup::finish(const ProcessGroup& group) {
     if (group.elastic_) group.elastic_->note_finishing();
 }

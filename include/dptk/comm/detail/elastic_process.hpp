@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dptk/comm/detail/elastic_group.hpp"
@@ -30,6 +31,7 @@ class ElasticProcess final : public ElasticGroup {
 
     [[nodiscard]] ProcessGroup connect() override;
     [[nodiscard]] const Generation& current() const override { return membership_.generation(); }
+    [[nodiscard]] std::optional<std::string> why_ended() override { return membership_.why_ended(); }
     void note_formed() override { membership_.note_formed(); }
     void note_finishing() override { membership_.note_finishing(); }
 

@@ -79,6 +79,7 @@ class ElasticThread final : public ElasticGroup {
   private:
     [[nodiscard]] ProcessGroup connect() override;
     [[nodiscard]] const Generation& current() const override { return joined_.generation; }
+    [[nodiscard]] std::optional<std::string> why_ended() override;
     void note_formed() override { members_->note_formed(joined_.generation); }
     void note_finishing() override { members_->note_finishing(joined_.generation); }
 

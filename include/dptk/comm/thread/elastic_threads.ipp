@@ -108,6 +108,11 @@ DPTK_INLINE ProcessGroup ElasticThread::connect() {
     return ThreadCommunicator(joined_.job->transport(joined_.generation.rank_of(id_)));
 }
 
+DPTK_INLINE std::optional<std::string> ElasticThread::why_ended() {
+    const JobState& state = *joined_.job->job_state;
+    return state.failed() ? std::optional(state.cause()) : std::nullopt;
+}
+
 /// What the threads of an elastic job share with the thread that waits for them.
 class ElasticThreads {
   public:

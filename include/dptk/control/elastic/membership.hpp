@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,9 @@ class Membership {
 
     /// Returns the generation that join() has returned last.
     [[nodiscard]] const Generation& generation() const noexcept { return generation_; }
+
+    /// Asks the store why the generation has ended; returns nullopt while it continues.
+    [[nodiscard]] std::optional<std::string> why_ended();
 
     /// Returns the part of the store that belongs to the generation, through a connection of its own.
     [[nodiscard]] std::shared_ptr<Store> store_of_generation() const;

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "dptk/control/elastic/membership_keys.hpp"
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/prefix_store.hpp"
@@ -180,6 +182,16 @@ DPTK_INLINE NextGeneration Membership::next() {
 
 DPTK_INLINE std::shared_ptr<Store> Membership::store_of_generation() const {
     return std::make_shared<PrefixStore>(store_->clone(), MembershipKeys::generation(generation_.number));
+}
+
+DPTK_INLINE std::optional<std::string> Membership::why_ended() {
+    try {
+        PrefixStore here(store_, MembershipKeys::generation(generation_.number));
+        const std::optional<std::string> cause = here.find(ControlPlane::abort_key);
+        return cause ? std::optional(parse_cause(*cause).text) : std::nullopt;
+    } catch (const PeerLostError& error) {
+        return error.what();
+    }
 }
 
 DPTK_INLINE void Membership::note_finishing() {
