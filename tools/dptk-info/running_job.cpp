@@ -137,8 +137,7 @@ RunningJob read_running_job(const std::string& job) {
     RunningJob out{.where = text("tcp://", address.text())};
     std::string prefix;
     if (store->find(MembershipKeys::launchers)) {
-        const auto latest = dptk::detail::Generation::parse(store->find(MembershipKeys::latest).value_or(""));
-        out.generation = latest ? latest->number : 0;
+        out.generation = dptk::detail::number_of_generation(store->find(MembershipKeys::latest));
         out.over = store->find(MembershipKeys::over).value_or("");
         prefix = MembershipKeys::generation(*out.generation);
     } else {

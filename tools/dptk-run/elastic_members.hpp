@@ -82,7 +82,7 @@ class ElasticMembers {
     bool serves_second_ = false;
     bool has_begun_ = false;
     bool has_finished_ = false;        // whether a process of this host has
-    std::optional<StoreWatch> watch_;  // of the first store, if another host serves it
+    std::optional<StoreWatch> watch_;  // watches the first store, if another host serves it
     std::optional<JobStore> second_;
     std::string tried_;  // the address of the second store with which this host has tried to connect
     bool can_serve_second_;

@@ -78,8 +78,7 @@ std::optional<std::string> JobStore::find(std::string_view key) {
 }
 
 std::int64_t JobStore::latest() {
-    const auto generation = dptk::detail::Generation::parse(find(MembershipKeys::latest).value_or(""));
-    return generation ? generation->number : 0;
+    return dptk::detail::number_of_generation(find(MembershipKeys::latest));
 }
 
 bool JobStore::may_run(std::int64_t launcher) {

@@ -14,7 +14,7 @@ class StoreWatch {
   public:
     struct Seen {
         std::string latest;  ///< the last generation, as text
-        std::string second;  ///< the address of the second store; empty if there is none
+        std::string second;  ///< the address of the second store; empty as long as no host serves one
         std::string lost;    ///< why the store is lost; empty as long as it is not
         /// Whether it is lost, and had not replied for a while, so that it may have formed a later
         /// generation.

@@ -68,7 +68,7 @@ class ElasticGroup {
     [[nodiscard]] bool has_changed(const ProcessGroup& group) const;
 
     bool is_complete_ = false;
-    std::string cause_;  // of the last change
+    std::string cause_;  // why the members have changed last
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -33,6 +33,9 @@ struct Generation {
     friend bool operator==(const Generation&, const Generation&) = default;
 };
 
+/// Returns the number of a generation that a store contains as text; 0 if it contains none.
+[[nodiscard]] std::int64_t number_of_generation(const std::optional<std::string>& text);
+
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION

@@ -31,4 +31,9 @@ DPTK_INLINE std::optional<Generation> Generation::parse(std::string_view line) {
     return out;
 }
 
+DPTK_INLINE std::int64_t number_of_generation(const std::optional<std::string>& text) {
+    const std::optional<Generation> generation = Generation::parse(text.value_or(""));
+    return generation ? generation->number : 0;
+}
+
 }  // namespace DPTK_NAMESPACE::detail

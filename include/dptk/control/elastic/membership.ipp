@@ -111,9 +111,7 @@ DPTK_INLINE void Membership::check_heartbeat() {
 }
 
 DPTK_INLINE std::int64_t Membership::latest() {
-    const std::optional<std::string> latest = store_->find(MembershipKeys::latest);
-    const std::optional<Generation> generation = Generation::parse(latest.value_or(""));
-    return generation ? generation->number : 0;
+    return number_of_generation(store_->find(MembershipKeys::latest));
 }
 
 DPTK_INLINE bool Membership::has_begun() {
