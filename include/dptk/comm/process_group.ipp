@@ -44,10 +44,6 @@ DPTK_INLINE std::string ProcessGroup::describe() {
     return out;
 }
 
-DPTK_INLINE void ProcessGroup::check_membership() const {
-    if (elastic_) detail::ElasticGroup::check_membership(*this);
-}
-
 DPTK_INLINE void ProcessGroup::refuse_elastic(std::string_view who) const {
     if (is_elastic())
         throw ArgumentError(detail::text(who, " does not support elastic jobs: see docs/elastic.md"));

@@ -72,3 +72,12 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, const std::function<v
 }
 
 }  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+// Here, because the class is incomplete in process_group.ipp if this header is included first.
+DPTK_INLINE void ProcessGroup::check_membership() const {
+    if (elastic_) detail::ElasticGroup::check_membership(*this);
+}
+
+}  // namespace DPTK_NAMESPACE
