@@ -198,6 +198,10 @@ struct ThreadJob {
 /// Implements launch_threads for a type-erased function.
 void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options);
 
+/// Implements launch_threads with ThreadOptions::elastic.
+void run_as_elastic_threads(int size, const std::function<void(ProcessGroup&)>& fn,
+                            const ThreadOptions& options);
+
 /// Implements launch_threads in each process of a group.
 void run_as_threads(ProcessGroup& processes, int size, const std::function<void(ProcessGroup&)>& fn,
                     const ThreadOptions& options);

@@ -88,10 +88,6 @@ class ElasticThread final : public ElasticGroup {
     ThreadMembers::Joined joined_;
 };
 
-/// Implements launch_threads with ThreadOptions::elastic.
-void run_as_elastic_threads(int size, const std::function<void(ProcessGroup&)>& fn,
-                            const ThreadOptions& options);
-
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
