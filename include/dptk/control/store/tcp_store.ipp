@@ -229,8 +229,10 @@ DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
         });
         copy->reply_timeout_ = reply_timeout_;
         return copy;
-    } catch (const TimeoutError& error) {
-        throw PeerLostError(detail::text("lost the store at ", address_.text(), ": ", error.what()));
+    } catch (const TimeoutError&) {
+        throw PeerLostError(detail::text("lost the store at ", address_.text(),
+                                         ": it has not accepted another connection within ",
+                                         detail::duration_text(reply_timeout_)));
     }
 }
 
