@@ -219,7 +219,6 @@ void check_elastic(Settings& settings, const Options& options) {
     const auto exclude = [&](const char* name, bool is_used) {
         settings.require(name, "elastic", !is_used, "cannot be combined with --elastic");
     };
-    exclude("shard-optimizer", options.shard_optimizer);
     exclude("comm-hook", options.comm_hook != "none");
     exclude("prune", prunes(options));
     exclude("evaluate", options.evaluate);

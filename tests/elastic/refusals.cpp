@@ -38,14 +38,25 @@ int count_accepted() {
     dptk::SGD<float> sgd({.lr = 0.1});
     dptk::DistributedDataParallel ddp(group, values, gradients);
     dptk::DistributedDataParallel other(group, values, gradients);
+    dptk::ShardedOptimizer sharded(group, values, gradients, dptk::SGD<float>({.lr = 0.1}));
     dptk::ElasticState state(group, ddp, sgd);
     int accepted = 0;
     const auto refuse = [&](std::string_view text, auto&& call) {
         if (!is_refused(text, call)) ++accepted;
     };
     refuse("only once", [] { static_cast<void>(dptk::init_process_group({.elastic = true})); });
-    refuse("ShardedOptimizer does not support elastic jobs",
-           [&] { dptk::ShardedOptimizer(group, values, gradients, dptk::SGD<float>({.lr = 0.1})); });
+    refuse("ShardedOptimizer with fused steps does not support elastic jobs", [&] {
+        dptk::ShardedOptimizer(group, values, gradients, dptk::SGD<float>({.lr = 0.1}), {},
+                               {.fused_step = dptk::FusedStep::yes});
+    });
+    refuse("parameters_as_bucket_view does not support elastic jobs", [&] {
+        dptk::ShardedOptimizer(group, values, gradients, dptk::SGD<float>({.lr = 0.1}), {},
+                               {.parameters_as_bucket_view = true});
+    });
+    refuse("FunctionOptimizer does not support elastic jobs", [&] {
+        dptk::ShardedOptimizer(group, values, gradients,
+                               dptk::FunctionOptimizer<float>([](std::size_t, auto, auto) {}));
+    });
     refuse("broadcast_buffers", [&] {
         dptk::DistributedDataParallel(
             group, values, gradients,
@@ -56,7 +67,8 @@ int count_accepted() {
     state.restore();
     refuse("hooks do not support elastic jobs", [&] { ddp.set_comm_hook(dptk::hooks::fp16_compress()); });
     refuse("has synchronized no gradients", [&] { state.commit(); });
-    refuse("does not belong to the ElasticState", [&] { other.synchronize(); });
+    refuse("DistributedDataParallel does not belong to the ElasticState", [&] { other.synchronize(); });
+    refuse("ShardedOptimizer does not belong to the ElasticState", [&] { sharded.synchronize(); });
     ddp.synchronize();
     state.commit();
     return accepted;

@@ -5,9 +5,7 @@
 #include <dptk/comm/tcp.hpp>
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/data/batch_cursor.hpp>
-#include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
-#include <dptk/optim/sgd.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -21,6 +19,7 @@
 #include "elastic/elastic_ranks.hpp"
 #include "elastic/model.hpp"
 #include "elastic/replay.hpp"
+#include "elastic/steps.hpp"
 
 namespace {
 
@@ -61,17 +60,17 @@ std::optional<Step> find_step(ElasticRanks& job, std::int64_t step) {
 }
 
 /// Trains for a number of epochs, and publishes each completed step.
+template <class Steps>
 int train(std::int64_t epochs, std::uint16_t port) {
     try {
         const auto log = dptk::TcpStore::connect({"127.0.0.1", port}, {.token = "/test"});
         dptk::ProcessGroup group = dptk::init_process_group(
             {.timeout = 20s, .heartbeat_timeout = heartbeat_timeout, .elastic = true});
         Model model;
-        dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
-        dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
+        Steps steps(group, model);
         dptk::DistributedSampler sampler(samples, group, sampling);
         dptk::BatchCursor cursor(sampler, batch_size, epochs);
-        dptk::ElasticState state(group, ddp, sgd, cursor);
+        dptk::ElasticState state = steps.elastic_state(group, cursor);
         while (true) {
             try {
                 if (cursor.done()) {
@@ -81,8 +80,8 @@ int train(std::int64_t epochs, std::uint16_t port) {
                 const dptk::SamplerState before = cursor.state();
                 model.compute(cursor.batch());
                 std::this_thread::sleep_for(1ms);
-                ddp.synchronize(cursor.batch().size());
-                sgd.step(ddp.parameters());
+                steps.synchronize(cursor.batch().size());
+                steps.step();
                 cursor.advance();
                 state.commit();
                 log->set(
@@ -99,12 +98,15 @@ int train(std::int64_t epochs, std::uint16_t port) {
     }
 }
 
-/// Trains while ranks are killed and started at random, and compares with a replay.
-void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int changes) {
+/// Trains while ranks are killed and started at random, and compares with a replay. Between two changes there
+/// are at least `between` steps.
+template <class Steps>
+void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int changes,
+                    std::int64_t between) {
     CAPTURE(seed);
     std::minstd_rand random(seed);
     ElasticRanks job({.first_size = ranks, .heartbeat_timeout = heartbeat_timeout},
-                     [&](std::uint16_t port) { return train(epochs, port); });
+                     [&](std::uint16_t port) { return train<Steps>(epochs, port); });
     auto steps_done = [&, step = std::int64_t{0}]() mutable {
         while (find_step(job, step + 1)) ++step;
         return step;
@@ -112,6 +114,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
     std::int64_t until = 0;
     for (int change = 0; change < changes; ++change) {
         until += static_cast<std::int64_t>(random() % 8);
+        if (between > 0) until = std::max(until, steps_done() + between);
         if (!job.run_until([&] { return steps_done() >= until || job.running().empty(); })) break;
         if (job.running().empty()) break;
         job.disturb(random, {.kill = 40, .stop = 20});
@@ -132,7 +135,7 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
     CHECK(position == samples * static_cast<std::size_t>(epochs));
     std::vector<int> sizes;
     for (const Step& step : steps) sizes.push_back(step.size);
-    const std::vector<std::uint64_t> expected = replay(sizes, epochs);
+    const std::vector<std::uint64_t> expected = replay<Steps>(sizes, epochs);
     REQUIRE(expected.size() == steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i) {
         INFO("step ", i, " of ", steps.size(), " with ", steps[i].size, " ranks");
@@ -145,5 +148,13 @@ void check_training(unsigned seed, std::size_t ranks, std::int64_t epochs, int c
 TEST_CASE("the values of an elastic training are those of a replay with the same numbers of ranks") {
     const char* const given = std::getenv("DPTK_TEST_SEEDS");
     const int seeds = given == nullptr ? 2 : std::atoi(given);
-    for (int seed = 1; seed <= seeds; ++seed) check_training(static_cast<unsigned>(seed), 4, 2, 12);
+    for (int seed = 1; seed <= seeds; ++seed)
+        check_training<ReplicatedSteps>(static_cast<unsigned>(seed), 4, 2, 12, 0);
+}
+
+TEST_CASE("the state of a sharded optimizer is not lost with one rank") {
+    const char* const given = std::getenv("DPTK_TEST_SEEDS");
+    const int seeds = given == nullptr ? 2 : std::atoi(given);
+    for (int seed = 1; seed <= seeds; ++seed)
+        check_training<ShardedSteps>(static_cast<unsigned>(seed), 4, 8, 12, 3);
 }

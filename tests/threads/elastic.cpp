@@ -8,12 +8,14 @@
 #include <dptk/optim/sgd.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -22,6 +24,7 @@
 
 #include "elastic/model.hpp"
 #include "elastic/replay.hpp"
+#include "elastic/steps.hpp"
 #include "support/recorded_log.hpp"
 
 namespace {
@@ -47,33 +50,37 @@ struct ElasticStep {
 
 constexpr std::int64_t epochs_of_threads = 2;
 
-/// Trains with threads, of which `faults` end at random places in a step. Returns the steps.
-std::vector<ElasticStep> train_with_faults(unsigned seed, int threads, int faults) {
+/// Trains with threads, of which `faults` end at random places in a step, at least `between` steps after
+/// each other. Returns the steps.
+template <class Steps>
+std::vector<ElasticStep> train_with_faults(unsigned seed, int threads, int faults, std::size_t between) {
     std::mutex mutex;
     std::minstd_rand random(seed);
     int left = faults;
+    std::size_t next = 0;
+    std::map<std::int64_t, ElasticStep> steps;
     const auto maybe_throw = [&](const dptk::ProcessGroup& group) {
         const std::lock_guard lock(mutex);
         if (left == 0 || group.size() == 1 || random() % 100 >= 4) return;
+        if (steps.size() < next) return;
         --left;
+        next = steps.size() + between;
         throw Fault("a fault of seed " + std::to_string(seed));
     };
-    std::map<std::int64_t, ElasticStep> steps;
     dptk::launch_threads(threads,
                          [&](dptk::ProcessGroup& group) {
                              elastic::Model model;
-                             dptk::SGD<float> sgd({.lr = 0.05, .momentum = 0.9});
-                             dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
+                             Steps own(group, model);
                              dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
                              dptk::BatchCursor cursor(sampler, elastic::batch_size, epochs_of_threads);
-                             dptk::ElasticState state(group, ddp, sgd, cursor);
+                             dptk::ElasticState state = own.elastic_state(group, cursor);
                              state.run([&] { return cursor.done(); },
                                        [&] {
                                            maybe_throw(group);
                                            model.compute(cursor.batch());
-                                           ddp.synchronize(cursor.batch().size());
+                                           own.synchronize(cursor.batch().size());
                                            maybe_throw(group);
-                                           sgd.step(ddp.parameters());
+                                           own.step();
                                            cursor.advance();
                                            const std::lock_guard lock(mutex);
                                            steps[state.steps()] = {group.size(), model.hash()};
@@ -85,22 +92,114 @@ std::vector<ElasticStep> train_with_faults(unsigned seed, int threads, int fault
     return out;
 }
 
+template <class Steps>
+void check_training_of_threads(unsigned seed, std::size_t between) {
+    CAPTURE(seed);
+    const RecordedLog log;
+    const std::vector<ElasticStep> steps = train_with_faults<Steps>(seed, 4, 6, between);
+    CHECK(log.lines().size() >= 3);  // there were faults
+    std::vector<int> sizes;
+    for (const ElasticStep& step : steps) sizes.push_back(step.size);
+    const std::vector<std::uint64_t> expected = elastic::replay<Steps>(sizes, epochs_of_threads);
+    REQUIRE(expected.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) REQUIRE(steps[i].hash == expected[i]);
+}
+
 }  // namespace
 
 TEST_CASE("threads that throw leave the values of a training with the same numbers of ranks") {
     const char* const given = std::getenv("DPTK_TEST_SEEDS");
     const unsigned seeds = given == nullptr ? 5 : static_cast<unsigned>(std::atoi(given));
     for (unsigned seed = 1; seed <= seeds; ++seed) {
-        CAPTURE(seed);
-        const RecordedLog log;
-        const std::vector<ElasticStep> steps = train_with_faults(seed, 4, 6);
-        CHECK(log.lines().size() >= 3);  // there were faults
-        std::vector<int> sizes;
-        for (const ElasticStep& step : steps) sizes.push_back(step.size);
-        const std::vector<std::uint64_t> expected = elastic::replay(sizes, epochs_of_threads);
-        REQUIRE(expected.size() == steps.size());
-        for (std::size_t i = 0; i < steps.size(); ++i) REQUIRE(steps[i].hash == expected[i]);
+        check_training_of_threads<elastic::ReplicatedSteps>(seed, 0);
+        check_training_of_threads<elastic::ShardedSteps>(seed, 3);
     }
+}
+
+TEST_CASE("a state of a sharded optimizer that was loaded in a step is not lost with a rank") {
+    const RecordedLog log;
+    std::vector<dptk::OptimizerState<float>> loaded(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+        loaded[i].steps = 7;
+        for (const float first : {0.25F, 0.5F}) {
+            std::vector<float>& array =
+                loaded[i].arrays.emplace_back(std::array<std::size_t, 3>{100, 7, 193}[i]);
+            std::iota(array.begin(), array.end(), first);
+        }
+    }
+    std::atomic<int> checked = 0;
+    const auto train = [&](dptk::ProcessGroup& group) {
+        elastic::Model model;
+        elastic::ShardedSteps steps(group, model);
+        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
+        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
+        dptk::ElasticState state = steps.elastic_state(group, cursor);
+        std::uint64_t hash = 0;
+        const auto step = [&] {
+            model.compute(cursor.batch());
+            steps.synchronize(cursor.batch().size());
+            steps.step();
+            cursor.advance();
+            if (state.steps() == 1) {
+                steps.load_state(loaded);
+                hash = model.hash();
+            }
+        };
+        while (state.steps() < 3) {
+            try {
+                if (state.steps() == 2) {
+                    if (group.size() == 4 && group.rank() == 1) throw Fault("after the state was loaded");
+                    group.barrier();
+                    const std::vector<dptk::OptimizerState<float>> all = steps.state();
+                    CHECK(model.hash() == hash);
+                    if (group.rank() == 0) {
+                        for (std::size_t i = 0; i < 3; ++i) {
+                            CHECK(all[i].steps == 7);
+                            CHECK(all[i].arrays == loaded[i].arrays);
+                        }
+                    }
+                    ++checked;
+                }
+                step();
+                state.commit();
+            } catch (const dptk::MembershipChanged&) {
+                state.restore();
+            }
+        }
+        group.barrier();
+    };
+    dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
+    CHECK(checked == 3);
+}
+
+TEST_CASE("the other ranks say so if a part of a sharded optimizer's state is lost") {
+    const RecordedLog log;
+    std::atomic<int> told = 0;
+    const auto train = [&](dptk::ProcessGroup& group) {
+        elastic::Model model;
+        elastic::ShardedSteps steps(group, model);
+        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
+        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
+        dptk::ElasticState state = steps.elastic_state(group, cursor);
+        try {
+            state.run([&] { return cursor.done(); },
+                      [&] {
+                          if (state.steps() == 3 && group.size() == 4 && group.rank() % 2 == 1)
+                              throw Fault("with the only other copy");
+                          model.compute(cursor.batch());
+                          steps.synchronize(cursor.batch().size());
+                          steps.step();
+                          cursor.advance();
+                      });
+        } catch (const dptk::Error& error) {
+            if (std::string(error.what()).find("was lost, because the two ranks that had it") !=
+                std::string::npos)
+                ++told;
+            throw;
+        }
+    };
+    CHECK_THROWS(dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true}));
+    CHECK(told == 2);
 }
 
 TEST_CASE("a thread that takes the place of another one joins at the others' next step") {

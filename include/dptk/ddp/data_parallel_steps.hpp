@@ -175,12 +175,12 @@ class DataParallelSteps {
     /// Returns the reducer, for derived classes. Its address does not change when this object is moved.
     [[nodiscard]] detail::GradientReducer& reducer() const noexcept { return *reducer_; }
 
+    /// Continues over a group that was formed again, with the values and buffers of rank `root`. Collective.
+    void continue_over(ProcessGroup& group, int root);
+
   private:
     friend class Join;
     friend class ElasticState;
-
-    /// Continues over a group that was formed again, with the values and buffers of rank `root`. Collective.
-    void continue_over(ProcessGroup& group, int root);
 
     void mark_ready_at(const void* gradient);
 

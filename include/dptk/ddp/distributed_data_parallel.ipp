@@ -2,31 +2,13 @@
 
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
-#include "dptk/comm/self.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
 
 namespace DPTK_NAMESPACE {
 
-namespace detail {
-
-/// Returns a reducer over the group. In an elastic job, ranks come at different times, so that nothing is
-/// sent before ElasticState::restore().
-[[nodiscard]] DPTK_INLINE std::unique_ptr<GradientReducer> make_reducer(
-    ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options) {
-    if (!group.is_elastic()) return std::make_unique<GradientReducer>(group, std::move(source), options);
-    if (options.buffers && !options.broadcast_buffers)
-        throw ArgumentError("an elastic job needs broadcast_buffers, since ranks that join have no buffers");
-    ProcessGroup alone = SelfCommunicator(SelfTransport());
-    auto reducer = std::make_unique<GradientReducer>(alone, std::move(source), options);
-    reducer->await(group);
-    return reducer;
-}
-
-}  // namespace detail
-
 DPTK_INLINE DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                                                              const DistributedDataParallelOptions& options)
-    : DataParallelSteps(detail::make_reducer(group, std::move(source), options)) {
+    : DataParallelSteps(detail::GradientReducer::make(group, std::move(source), options)) {
     if (options.init_sync && !group.is_elastic()) reducer().broadcast_values();
 }
 

@@ -16,12 +16,16 @@
 #include "dptk/comm/serializer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
+#include "dptk/ddp/detail/elastic_averages.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/optim/broadcast_optimizer_state.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace DPTK_NAMESPACE {
+
+template <Optimizer O>
+class ShardedOptimizer;
 
 namespace detail {
 
@@ -154,6 +158,12 @@ class ElasticState {
         : ElasticState(group, averages_of(ddp)) {
         (add(objects), ...);
     }
+    /// Accepts a ShardedOptimizer, which also has the optimizer's state.
+    template <class O, class... Objects>
+    ElasticState(ProcessGroup& group, ShardedOptimizer<O>& sharded, Objects&... objects)
+        : ElasticState(group, averages_of(sharded)) {
+        (add(objects), ...);
+    }
     ~ElasticState();
     ElasticState(const ElasticState&) = delete;
     ElasticState& operator=(const ElasticState&) = delete;
@@ -204,29 +214,16 @@ class ElasticState {
     template <class Model>
     friend class Trainer;
 
-    /// What averages the gradients.
-    class Averages {
-      public:
-        virtual ~Averages() = default;
-
-        /// Returns the number of steps that have been synchronized.
-        [[nodiscard]] virtual std::size_t steps() = 0;
-
-        /// Returns the parameters with their current addresses, also during a step.
-        [[nodiscard]] virtual std::vector<ParameterRef> find_parameters() = 0;
-
-        [[nodiscard]] virtual std::vector<std::byte> copy_buffers() = 0;
-        virtual void restore_buffers(std::span<const std::byte> elements) = 0;
-
-        /// Continues over a group that was formed again, with the values and buffers of rank `root`.
-        /// Collective.
-        virtual void continue_over(ProcessGroup& group, int root) = 0;
-    };
+    using Averages = detail::ElasticAverages;
     class AveragesOfDdp;
     class AveragesOfReproducible;
 
     [[nodiscard]] static std::unique_ptr<Averages> averages_of(DistributedDataParallel& ddp);
     [[nodiscard]] static std::unique_ptr<Averages> averages_of(ReproducibleDataParallel& ddp);
+    template <class O>
+    [[nodiscard]] static std::unique_ptr<Averages> averages_of(ShardedOptimizer<O>& sharded) {
+        return sharded.elastic_averages();
+    }
 
     ElasticState(ProcessGroup& group, std::unique_ptr<Averages> averages);
 
@@ -267,7 +264,7 @@ class ElasticState {
     std::size_t slots_ = 0;
     std::vector<std::unique_ptr<detail::ElasticPart>> parts_;
     std::vector<std::byte> buffers_;  // at the end of the last step
-    std::vector<std::byte> values_;   // those of the last point, if they are kept
+    std::vector<std::byte> values_;   // those at the last point, if they are kept
     std::int64_t steps_ = 0;
     std::int64_t generation_ = 0;  // in which the last of them was completed
     std::int64_t changes_ = 0;

@@ -36,7 +36,9 @@ class ElasticState::AveragesOfDdp final : public Averages {
     void restore_buffers(std::span<const std::byte> elements) override {
         ddp_.reducer().restore_buffers(elements);
     }
-    void continue_over(ProcessGroup& group, int root) override { ddp_.continue_over(group, root); }
+    void continue_over(ProcessGroup& group, int root, bool /*has_values*/) override {
+        ddp_.continue_over(group, root);
+    }
 
   private:
     DistributedDataParallel& ddp_;
@@ -50,7 +52,9 @@ class ElasticState::AveragesOfReproducible final : public Averages {
     std::vector<ParameterRef> find_parameters() override { return ddp_.parameters_.source().collect(); }
     std::vector<std::byte> copy_buffers() override { return {}; }
     void restore_buffers(std::span<const std::byte> /*elements*/) override {}
-    void continue_over(ProcessGroup& /*group*/, int root) override { ddp_.continue_over(root); }
+    void continue_over(ProcessGroup& /*group*/, int root, bool /*has_values*/) override {
+        ddp_.continue_over(root);
+    }
 
   private:
     ReproducibleDataParallel& ddp_;
@@ -82,7 +86,6 @@ DPTK_INLINE void ElasticState::keep_objects() {
 
 DPTK_INLINE void ElasticState::begin() {
     if (!group_.is_elastic()) return;
-    keep_objects();
     restore();
 }
 
@@ -102,12 +105,20 @@ DPTK_INLINE void ElasticState::note_point(bool keeps_values) {
     ++steps_;
     synchronized_ = averages_->steps();
     generation_ = detail::ElasticGroup::generation(group_).number;
-    values_ = keeps_values ? copy_values() : std::vector<std::byte>();
+    const bool has_changed = averages_->commit();
+    if (keeps_values) {
+        values_ = copy_values();
+    } else if (has_changed) {
+        values_.clear();
+    }
     keep_objects();
 }
 
 DPTK_INLINE void ElasticState::restore() {
-    if (changes_ == 0) keep_objects();
+    if (changes_ == 0) {
+        averages_->commit();
+        keep_objects();
+    }
     detail::ElasticGroup::reform(group_, [&] { exchange(); });
     ++changes_;
     synchronized_ = averages_->steps();
@@ -163,13 +174,14 @@ DPTK_INLINE void ElasticState::exchange() {
         if (own != last) steps_ = -1;  // until the state has been received
         exchange_from(root);
     }
+    averages_->accept();
     std::tie(steps_, generation_) = last;
     keep_buffers();
     values_ = copy_values();  // until the next step is complete
 }
 
 DPTK_INLINE void ElasticState::exchange_from(int root) {
-    averages_->continue_over(group_, root);
+    averages_->continue_over(group_, root, !values_.empty());
     for (const auto& part : parts_) part->exchange(group_, root);
     group_.barrier();
 }

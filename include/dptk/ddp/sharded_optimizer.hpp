@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,12 +19,15 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/detail/elastic_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/data_parallel_steps.hpp"
+#include "dptk/ddp/detail/elastic_averages.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
+#include "dptk/ddp/detail/shard_copies.hpp"
 #include "dptk/ddp/detail/sharded_parameters.hpp"
 #include "dptk/optim/optimizer.hpp"
 
@@ -73,6 +77,11 @@ struct ShardedOptimizerOptions {
 ///
 /// After synchronize(), this rank has its part of the averages; with fused steps, only after step(), or after
 /// a call that clips or unscales. The program's own gradients are unchanged.
+///
+/// In an elastic job, pass it to an ElasticState instead of DDP and optimizer. Each step then sends this
+/// rank's part of the new values and of the optimizer's state to another rank, so that no state is lost with
+/// a rank: docs/elastic.md says what that costs. Fused steps, parameters_as_bucket_view and FunctionOptimizer
+/// are not supported there.
 template <Optimizer O>
 class ShardedOptimizer : public DataParallelSteps {
   public:
@@ -104,7 +113,11 @@ class ShardedOptimizer : public DataParallelSteps {
           optimizer_(std::move(optimizer)),
           has_value_memory_(sharded.parameters_as_bucket_view) {
         check_parameters();
-        if (options.init_sync) reducer().broadcast_values();
+        if (group.is_elastic()) {
+            copies_ = std::make_unique<Copies>();
+        } else if (options.init_sync) {
+            reducer().broadcast_values();
+        }
         constexpr std::size_t cached = 65536 / sizeof(Scalar);
         typename Shards::Options pieces{.has_value_memory = has_value_memory_};
         if (is_fused()) pieces.largest_piece = cached;
@@ -120,6 +133,7 @@ class ShardedOptimizer : public DataParallelSteps {
     /// options.
     [[nodiscard]] static bool is_fused_by_default(ProcessGroup& group,
                                                   const DistributedDataParallelOptions& options) {
+        if (group.is_elastic()) return false;
         detail::Channel& channel = group.channel();
         if (options.ready == Ready::marked && !channel.competes_with_compute()) return false;
         const std::shared_ptr<void> memory = channel.allocate(1);
@@ -233,12 +247,9 @@ class ShardedOptimizer : public DataParallelSteps {
     void set_group(std::span<const std::size_t> of_parameters, const ParameterGroup& group)
         requires requires(O& optimizer) { optimizer.set_group(std::span<const std::size_t>(), group); }
     {
-        std::vector<std::size_t> slots;
-        for (const std::size_t parameter : of_parameters) {
-            check_parameter("set_group", parameter);
-            for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
-        }
-        optimizer_.set_group(slots, group);
+        for (const std::size_t parameter : of_parameters) check_parameter("set_group", parameter);
+        optimizer_.set_group(slots_of_all(of_parameters), group);
+        if (copies_) groups_.emplace_back(std::vector(of_parameters.begin(), of_parameters.end()), group);
     }
 
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
@@ -360,24 +371,23 @@ class ShardedOptimizer : public DataParallelSteps {
     /// pass the same state. Throws ArgumentError if it belongs to another parameter. Does not communicate.
     void load_state_of(std::size_t i, const OptimizerState<Scalar>& whole) {
         check_state_of(i, whole);
-        for (const std::size_t slot : slots_of(i)) {
-            const Piece& piece = pieces()[slot];
-            OptimizerState<Scalar> own{whole.steps, {}};
-            for (const std::vector<Scalar>& array : whole.arrays) {
-                const auto begin = array.begin() + static_cast<std::ptrdiff_t>(piece.first);
-                own.arrays.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(piece.count));
-            }
-            optimizer_.set_state(slot, std::move(own));
-        }
+        for (const std::size_t slot : slots_of(i))
+            optimizer_.set_state(slot, detail::state_of_piece(whole, pieces()[slot]));
+        if (copies_) copies_->load(i, whole);
     }
 
   private:
+    friend class ElasticState;
+    class ElasticPart;
+
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
+    using Copies = detail::ShardCopies<Scalar>;
 
     [[nodiscard]] static std::unique_ptr<detail::GradientReducer> make_reducer(
         ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options,
         const ShardedOptimizerOptions& sharded) {
+        if (group.is_elastic()) return make_elastic_reducer(group, std::move(source), options, sharded);
         detail::check_equal_tables(
             group, "ShardedOptimizerOptions",
             detail::text("ready ", options.ready == Ready::marked ? "marked" : "at_synchronize",
@@ -389,6 +399,17 @@ class ShardedOptimizer : public DataParallelSteps {
         using Outcome = detail::GradientReducer::Outcome;
         return std::make_unique<detail::GradientReducer>(group, std::move(source), options,
                                                          is_fused ? Outcome::unreduced : Outcome::in_parts);
+    }
+
+    [[nodiscard]] static std::unique_ptr<detail::GradientReducer> make_elastic_reducer(
+        ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options,
+        const ShardedOptimizerOptions& sharded) {
+        if (std::same_as<O, FunctionOptimizer<Scalar>>) group.refuse_elastic("FunctionOptimizer");
+        if (sharded.parameters_as_bucket_view) group.refuse_elastic("parameters_as_bucket_view");
+        using Outcome = detail::GradientReducer::Outcome;
+        return detail::GradientReducer::make(
+            group, std::move(source), options,
+            sharded.fused_step == FusedStep::yes ? Outcome::unreduced : Outcome::in_parts);
     }
 
     /// Returns an element in the type in which it is computed: f32 for f16 and bf16.
@@ -405,6 +426,13 @@ class ShardedOptimizer : public DataParallelSteps {
         std::vector<std::size_t> slots;
         for (std::size_t slot = 0; slot < pieces().size(); ++slot)
             if (pieces()[slot].parameter == parameter) slots.push_back(slot);
+        return slots;
+    }
+
+    [[nodiscard]] std::vector<std::size_t> slots_of_all(std::span<const std::size_t> of_parameters) const {
+        std::vector<std::size_t> slots;
+        for (const std::size_t parameter : of_parameters)
+            for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
         return slots;
     }
 
@@ -502,6 +530,8 @@ class ShardedOptimizer : public DataParallelSteps {
             for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
         }
         const auto begin = trace::Clock::now();
+        // A rank that has the values of all others then knows that no state is lost with one of them.
+        if (copies_) copies_->add_step(reducer().group(), copy_pieces(), pieces_to_keep());
         shards_->gather_values();
         reducer().record_communication("gather values", begin);
     }
@@ -536,6 +566,94 @@ class ShardedOptimizer : public DataParallelSteps {
         });
     }
 
+    // ---- in an elastic job
+
+    [[nodiscard]] std::unique_ptr<detail::ElasticAverages> elastic_averages() {
+        return std::make_unique<ElasticPart>(*this);
+    }
+
+    /// Returns a copy of this rank's pieces.
+    [[nodiscard]] typename Copies::Copy copy_pieces() {
+        typename Copies::Copy copy = copies_->make();
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot)
+            copy.add(pieces()[slot], shards_->value(pieces()[slot]), std::as_const(optimizer_).state(slot));
+        return copy;
+    }
+
+    /// Returns the pieces of another rank of which this rank keeps a copy.
+    [[nodiscard]] std::vector<Piece> pieces_to_keep() const {
+        const ProcessGroup& group = reducer().group();
+        if (group.size() == 1) return {};
+        return shards_->pieces_of(Copies::kept_by(group.rank(), group.size()));
+    }
+
+    bool commit() {
+        if (copies_ == nullptr || copies_->version().generation > 0) return copies_ && copies_->commit();
+        copies_->begin_with(copy_pieces());
+        return true;
+    }
+
+    /// See ElasticAverages.
+    void continue_over(ProcessGroup& group, int root, bool has_values) {
+        if (!copies_) throw ArgumentError("ElasticState: the ShardedOptimizer does not belong to its group");
+        struct Sent {
+            detail::ShardVersion version;
+            bool has_values = false;
+            double lr = 0;
+        } sent{copies_->version(), has_values};
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) sent.lr = optimizer_.lr();
+        group.broadcast_object(sent, root);
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(sent.lr);
+
+        const std::size_t slots = pieces().size();
+        DataParallelSteps::continue_over(group, root);
+        shards_ = std::make_unique<Shards>(reducer(), typename Shards::Options{});
+        stepped_ = averaged_ = clipped_ = 0;
+        std::vector<std::size_t> counts;
+        for (std::size_t i = 0; i < parameters().size(); ++i)
+            counts.push_back(has_state(i) ? parameters()[i].count : 0);
+        const auto sources = copies_->find_sources(group, root, sent.version, counts);
+        check_sources(group, sources, counts);
+        copies_->distribute(
+            group, sent.version, detail::ElasticGroup::generation(group).number, sources, pieces(),
+            pieces_to_keep(), [&](const typename Copies::Source& source, std::span<const Scalar> values) {
+                if (!sent.has_values)
+                    detail::copy(values, parameters()[source.parameter].template values<Scalar>().begin() +
+                                             static_cast<std::ptrdiff_t>(source.first));
+            });
+        read_received(slots);
+    }
+
+    void check_sources(ProcessGroup& group, const std::vector<std::vector<typename Copies::Source>>& sources,
+                       const std::vector<std::size_t>& counts) const {
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            if (counts[i] > 0 && sources[i].empty())
+                detail::throw_agreed(
+                    group,
+                    Error(detail::text("ShardedOptimizer: a part of the optimizer's state of parameter ",
+                                       parameters()[i].name,
+                                       " was lost, because the two ranks that had it were lost in the "
+                                       "same step: continue from a checkpoint"),
+                          {.parameter = parameters()[i].name}));
+        }
+    }
+
+    /// Gives the optimizer the state of this rank's pieces, which had `slots` slots before.
+    void read_received(std::size_t slots) {
+        typename Copies::Copy& received = copies_->received();
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot)
+            optimizer_.set_state(slot, received.state(received.entries()[slot]));
+        for (std::size_t slot = pieces().size(); slot < slots; ++slot) optimizer_.set_state(slot, {});
+        if constexpr (requires { optimizer_.set_group(std::span<const std::size_t>(), ParameterGroup()); }) {
+            if (groups_.empty()) return;
+            std::vector<std::size_t> all(pieces().size());
+            std::iota(all.begin(), all.end(), std::size_t{0});
+            optimizer_.set_group(all, ParameterGroup());
+            for (const auto& [of_parameters, group] : groups_)
+                optimizer_.set_group(slots_of_all(of_parameters), group);
+        }
+    }
+
     O optimizer_;
     bool has_value_memory_;
     std::unique_ptr<Shards> shards_;
@@ -543,6 +661,28 @@ class ShardedOptimizer : public DataParallelSteps {
     std::size_t averaged_ = 0;  // the number of the last step of which the pieces are averaged
     std::size_t clipped_ = 0;   // the number of the step whose averages step() multiplies by factor_, or 0
     double factor_ = 1;
+    std::unique_ptr<Copies> copies_;  // null unless the job is elastic
+    std::vector<std::pair<std::vector<std::size_t>, ParameterGroup>> groups_;  // of parameters, in such a job
+};
+
+template <Optimizer O>
+class ShardedOptimizer<O>::ElasticPart final : public detail::ElasticAverages {
+  public:
+    explicit ElasticPart(ShardedOptimizer& sharded) : sharded_(sharded) {}
+    std::size_t steps() override { return sharded_.reducer().steps(); }
+    std::vector<ParameterRef> find_parameters() override { return sharded_.reducer().find_parameters(); }
+    std::vector<std::byte> copy_buffers() override { return sharded_.reducer().copy_buffers(); }
+    void restore_buffers(std::span<const std::byte> elements) override {
+        sharded_.reducer().restore_buffers(elements);
+    }
+    bool commit() override { return sharded_.commit(); }
+    void continue_over(ProcessGroup& group, int root, bool has_values) override {
+        sharded_.continue_over(group, root, has_values);
+    }
+    void accept() override { sharded_.copies_->accept(); }
+
+  private:
+    ShardedOptimizer& sharded_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -14,6 +14,7 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
@@ -39,6 +40,8 @@ struct ParameterGroup {
     std::optional<double> weight_decay = std::nullopt;
     /// Whether steps leave the slots as they are, without weight decay, and without keeping state for them.
     bool is_frozen = false;
+
+    friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
 /// Returns the indices of all parameters with at most one dimension: biases and the parameters of norms,
@@ -119,10 +122,12 @@ class OptimizerSlots {
     void set_group(std::span<const std::size_t> slots, const ParameterGroup& group) {
         require_not_negative(name_, "lr_factor", group.lr_factor);
         require_not_negative(name_, "weight_decay", group.weight_decay.value_or(0));
-        groups_.push_back(group);
+        const auto same = detail::find(groups_, group);
+        const auto number = static_cast<std::size_t>(same - groups_.begin());
+        if (same == groups_.end()) groups_.push_back(group);
         for (const std::size_t slot : slots) {
             if (slot >= group_of_.size()) group_of_.resize(slot + 1);
-            group_of_[slot] = groups_.size() - 1;
+            group_of_[slot] = number;
         }
     }
 

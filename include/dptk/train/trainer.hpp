@@ -418,6 +418,8 @@ class Trainer : public TrainingRun {
             if (reproducible_) {
                 elastic_ = std::make_unique<ElasticState>(group_, *reproducible_, computation_.optimizer(),
                                                           progress_);
+            } else if (sharded_) {
+                elastic_ = std::make_unique<ElasticState>(group_, *sharded_, progress_);
             } else {
                 elastic_ = std::make_unique<ElasticState>(group_, *ddp_, computation_.optimizer(), progress_);
             }
@@ -435,7 +437,7 @@ class Trainer : public TrainingRun {
         broadcast_frozen(model_, first == all.end() ? 0 : static_cast<int>(first - all.begin()));
         has_joined_ = true;
         if constexpr (Computation::is_on_host) {
-            if (ddp_) computation_.use_gradient_memory(*ddp_);
+            if (!reproducible_) computation_.use_gradient_memory(data_parallel());
         }
         make_totals();
         const TrainingState state = detail::state_of_bytes(received_progress_);
@@ -513,12 +515,12 @@ class Trainer : public TrainingRun {
         ShardedOptimizerOptions sharded{.fused_step = FusedStep::yes, .parameters_as_bucket_view = true};
         if (options_.shard_optimizer)
             sharded = {.fused_step = options_.fused_step,
-                       .parameters_as_bucket_view = Computation::can_move_values};
+                       .parameters_as_bucket_view = Computation::can_move_values && !group_.is_elastic()};
         sharded_ = std::make_unique<Sharded>(group_, model_, detail::HostOptimizer<Scalar>(options_),
                                              std::move(ddp), sharded);
         selection_.set_groups(*sharded_);
         computation_.use_gradient_memory(*sharded_);
-        computation_.use_value_memory(*sharded_);
+        if (sharded.parameters_as_bucket_view) computation_.use_value_memory(*sharded_);
         sharded_->broadcast_values(0);
     }
 

@@ -52,12 +52,15 @@ class GradientReducer {
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere);
 
+    /// Returns a reducer over the group. In an elastic job, ranks come at different times: nothing is sent,
+    /// and all steps throw MembershipChanged, until the reducer is replaced by over(group), which must
+    /// outlive it.
+    [[nodiscard]] static std::unique_ptr<GradientReducer> make(ProcessGroup& group, ParameterSource source,
+                                                               const DistributedDataParallelOptions& options,
+                                                               Outcome outcome = Outcome::everywhere);
+
     /// Returns a reducer of the same parameters over another group. Collective; throws as the constructor.
     [[nodiscard]] std::unique_ptr<GradientReducer> over(ProcessGroup& group) const;
-
-    /// Makes all steps throw MembershipChanged, until the reducer is replaced by one over the group, which
-    /// must outlive it.
-    void await(const ProcessGroup& group) noexcept { awaited_group_ = &group; }
 
     /// Returns the parameters with their current addresses, also during a step.
     [[nodiscard]] std::vector<ParameterRef> find_parameters() const { return parameters_.source().collect(); }
@@ -223,6 +226,11 @@ class GradientReducer {
     void check_options() const;
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
+
+    /// Returns the name of the class that has this reducer.
+    [[nodiscard]] const char* owner() const noexcept {
+        return outcome_ == Outcome::everywhere ? "DistributedDataParallel" : "ShardedOptimizer";
+    }
 
     /// Throws MembershipChanged if the members of an elastic job change.
     void check_members() const;

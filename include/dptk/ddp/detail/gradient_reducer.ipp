@@ -9,6 +9,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
+#include "dptk/comm/self.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -28,7 +29,6 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
       outcome_(outcome),
       verify_every_(verification_interval(options_)),
       unused_(options_) {
-    if (outcome_ != Outcome::everywhere) group.refuse_elastic("ShardedOptimizer");
     if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
         own_group_ = std::make_unique<ProcessGroup>(std::move(own));
     }
@@ -64,6 +64,20 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
 }
 
+DPTK_INLINE std::unique_ptr<GradientReducer> GradientReducer::make(
+    ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options,
+    Outcome outcome) {
+    if (!group.is_elastic())
+        return std::make_unique<GradientReducer>(group, std::move(source), options, outcome);
+    if (options.buffers && !options.broadcast_buffers)
+        throw ArgumentError("an elastic job needs broadcast_buffers, since ranks that join have no buffers");
+    if (outcome == Outcome::unreduced) group.refuse_elastic("ShardedOptimizer with fused steps");
+    ProcessGroup alone = SelfCommunicator(SelfTransport());
+    auto reducer = std::make_unique<GradientReducer>(alone, std::move(source), options, outcome);
+    reducer->awaited_group_ = &group;
+    return reducer;
+}
+
 DPTK_INLINE std::unique_ptr<GradientReducer> GradientReducer::over(ProcessGroup& group) const {
     return std::make_unique<GradientReducer>(group, parameters_.source(), options_, outcome_);
 }
@@ -71,8 +85,7 @@ DPTK_INLINE std::unique_ptr<GradientReducer> GradientReducer::over(ProcessGroup&
 DPTK_INLINE void GradientReducer::check_members() const {
     if (awaited_group_ != nullptr) {
         if (ElasticGroup::is_complete(*awaited_group_))
-            throw ArgumentError(
-                "this DistributedDataParallel does not belong to the ElasticState of its group");
+            throw ArgumentError(text("this ", owner(), " does not belong to the ElasticState of its group"));
         throw MembershipChanged(
             "this rank does not have the state of its elastic job yet: call ElasticState::restore()");
     }
@@ -80,11 +93,10 @@ DPTK_INLINE void GradientReducer::check_members() const {
 }
 
 DPTK_INLINE PurposeScope GradientReducer::purpose(const char* call) {
-    return {group_->channel(),
-            {.call = call,
-             .owner = outcome_ == Outcome::everywhere ? "DistributedDataParallel" : "ShardedOptimizer",
-             .step = clock_ ? clock_->statistics().steps : CallPurpose::no_step},
-            own_group_ ? PurposeScope::End::keeps : PurposeScope::End::resets};
+    return {
+        group_->channel(),
+        {.call = call, .owner = owner(), .step = clock_ ? clock_->statistics().steps : CallPurpose::no_step},
+        own_group_ ? PurposeScope::End::keeps : PurposeScope::End::resets};
 }
 
 DPTK_INLINE void GradientReducer::read_all_addresses() {

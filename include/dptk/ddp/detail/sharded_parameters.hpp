@@ -18,20 +18,22 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Elements of one parameter that belong to one rank.
+struct ShardPiece {
+    std::size_t parameter = 0;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    std::size_t bucket = 0;
+    std::size_t in_bucket = 0;  // the position of the first element in the bucket
+};
+
 /// Values are of type T; gradients may be of another floating-point type. Values are sent in memory with the
 /// layout of the buckets: in the buckets themselves, whose gradients are no longer needed, if these are of
 /// type T; otherwise in separate memory. In separate memory the program may keep its values.
 template <std::floating_point T>
 class ShardedParameters {
   public:
-    /// Elements of one parameter that belong to this rank.
-    struct Piece {
-        std::size_t parameter = 0;
-        std::size_t first = 0;
-        std::size_t count = 0;
-        std::size_t bucket = 0;
-        std::size_t in_bucket = 0;  // the position of the first element in the bucket
-    };
+    using Piece = ShardPiece;
 
     struct Options {
         /// The maximum number of elements in a piece.
@@ -42,9 +44,11 @@ class ShardedParameters {
 
     /// Collective. The reducer must outlive this object.
     ShardedParameters(GradientReducer& reducer, const Options& options)
-        : reducer_(reducer), has_value_memory_(options.has_value_memory) {
+        : reducer_(reducer),
+          largest_piece_(options.largest_piece),
+          has_value_memory_(options.has_value_memory),
+          pieces_(pieces_of(group().rank())) {
         for (std::size_t b = 0; b < buckets().size(); ++b) {
-            find_pieces(b, options.largest_piece);
             const Buffer gradients = buckets()[b].gradients();
             ValueBuffer value_buffer{buckets()[b].memory(), gradients};
             if (options.has_value_memory || gradients.dtype != dtype_of<T>) {
@@ -67,7 +71,15 @@ class ShardedParameters {
         }
     }
 
+    /// Returns the pieces of this rank.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return pieces_; }
+
+    /// Returns the pieces of any rank.
+    [[nodiscard]] std::vector<Piece> pieces_of(int rank) const {
+        std::vector<Piece> pieces;
+        for (std::size_t b = 0; b < buckets().size(); ++b) find_pieces(pieces, b, rank);
+        return pieces;
+    }
 
     [[nodiscard]] std::span<T> value(const Piece& piece) const {
         return {value_of(piece.parameter) + piece.first, piece.count};
@@ -196,17 +208,17 @@ class ShardedParameters {
         return {static_cast<T*>(buffer.data) + first, count};
     }
 
-    void find_pieces(std::size_t b, std::size_t largest) {
+    void find_pieces(std::vector<Piece>& pieces, std::size_t b, int rank) const {
         const GradientBucket& bucket = buckets()[b];
         const std::size_t length = bucket.part(0, group().size()).count;
-        const std::size_t begin = static_cast<std::size_t>(group().rank()) * length;
+        const std::size_t begin = static_cast<std::size_t>(rank) * length;
         for (std::size_t position = 0; position < bucket.indices().size(); ++position) {
             const std::size_t parameter = bucket.indices()[position];
             const std::size_t offset = bucket.offset(position);
             const std::size_t end = std::min(begin + length, offset + reducer_.parameters()[parameter].count);
             for (std::size_t first = std::max(begin, offset); first < end;) {
-                const std::size_t count = std::min(largest, end - first);
-                pieces_.push_back({parameter, first - offset, count, b, first});
+                const std::size_t count = std::min(largest_piece_, end - first);
+                pieces.push_back({parameter, first - offset, count, b, first});
                 first += count;
             }
         }
@@ -220,6 +232,7 @@ class ShardedParameters {
     }
 
     GradientReducer& reducer_;
+    std::size_t largest_piece_;
     bool has_value_memory_;
     std::vector<Piece> pieces_;
     std::vector<ValueBuffer> value_buffers_;
