@@ -4,6 +4,7 @@
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
+#include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/optim/sgd.hpp>
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "elastic/elastic_ranks.hpp"
@@ -131,6 +133,50 @@ int complete_a_step_twice(std::uint16_t port) {
     }
 }
 
+/// Rank 1 alone learns that a step with a sharded optimizer is complete, and is stopped. While the others
+/// repeat the step without it, it joins again: no other rank has its part of that state any more.
+int complete_a_sharded_step_alone(std::uint16_t port) {
+    constexpr std::chrono::milliseconds heartbeat_timeout{500};
+    try {
+        const auto store = dptk::TcpStore::connect({"127.0.0.1", port}, {.token = "/test"});
+        dptk::ProcessGroup group = dptk::init_process_group(
+            {.timeout = 20s, .heartbeat_timeout = heartbeat_timeout, .elastic = true});
+        std::vector<float> values(6000), gradients(6000, -1);
+        dptk::ShardedOptimizer sharded(group, values, gradients, dptk::SGD<float>({.lr = 1}));
+        int step = 0;
+        dptk::ElasticState state(group, sharded, step);
+        state.restore();
+        bool is_first_time = true;
+        while (step < 4) {
+            try {
+                if (step == 1 && group.size() == 2) {
+                    store->set("repeating", "");
+                    std::this_thread::sleep_for(20ms);
+                    group.barrier();
+                    continue;
+                }
+                sharded.synchronize();
+                sharded.step();
+                ++step;
+                if (step == 2 && std::exchange(is_first_time, false)) {
+                    if (group.rank() != 1) group.barrier();  // in which the others learn that it is lost
+                    state.commit();
+                    raise(SIGSTOP);
+                    continue;
+                }
+                state.commit();
+            } catch (const dptk::MembershipChanged&) {
+                state.restore();
+            }
+        }
+        group.barrier();
+        return group.size() == 3 && values == std::vector<float>(6000, 4) ? 0 : 3;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
+
 }  // namespace
 
 TEST_CASE("ranks keep their state if the rank that sends a later one is lost") {
@@ -147,4 +193,13 @@ TEST_CASE("of two states after the same step, that of the later generation count
     REQUIRE(ranks.run_until_all_have_ended());
     CHECK(ranks.failures() == 0);
     CHECK(ranks.monitor().generation().members.size() == 2);
+}
+
+TEST_CASE("a sharded step that only a stopped rank has completed does not count") {
+    ElasticRanks ranks({.first_size = 3, .heartbeat_timeout = 500ms}, complete_a_sharded_step_alone);
+    REQUIRE(ranks.run_until([&] { return ranks.store().find("repeating").has_value(); }));
+    ranks.send(2, SIGCONT);
+    REQUIRE(ranks.run_until_all_have_ended());
+    CHECK(ranks.failures() == 0);
+    CHECK(ranks.monitor().generation().members.size() == 3);
 }

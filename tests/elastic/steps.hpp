@@ -10,6 +10,7 @@
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/sgd.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -50,7 +51,12 @@ class ShardedSteps {
         return {group, sharded_, cursor};
     }
     void synchronize(std::size_t samples) { sharded_.synchronize(samples); }
-    void step() { sharded_.step(); }
+    /// Also changes values after the optimizer's step.
+    void step() {
+        sharded_.step();
+        for (const std::span<float> values : values_)
+            for (float& value : values) value = std::min(value, 0.6F);
+    }
     [[nodiscard]] std::vector<dptk::OptimizerState<float>> state() { return sharded_.state(); }
     void load_state(const std::vector<dptk::OptimizerState<float>>& state) { sharded_.load_state(state); }
 

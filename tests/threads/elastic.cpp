@@ -5,6 +5,7 @@
 #include <dptk/data/batch_cursor.hpp>
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
+#include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/optim/sgd.hpp>
 
 #include <algorithm>
@@ -170,6 +171,66 @@ TEST_CASE("a state of a sharded optimizer that was loaded in a step is not lost 
     };
     dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
     CHECK(checked == 3);
+}
+
+TEST_CASE(
+    "a state that only some ranks have loaded when another one is lost is not mixed with that of the "
+    "others") {
+    const RecordedLog log;
+    const auto train = [&](dptk::ProcessGroup& group) {
+        std::vector<float> values(64), gradients(64, -1);
+        dptk::ShardedOptimizer sharded(group, values, gradients,
+                                       dptk::SGD<float>({.lr = 1, .momentum = 0.9}));
+        dptk::ElasticState state(group, sharded);
+        const std::vector<dptk::OptimizerState<float>> loaded{
+            {.steps = 7, .arrays = {std::vector<float>(64, 42)}}};
+        while (true) {
+            try {
+                if (state.steps() == 2 || (state.steps() == 1 && group.size() == 3)) {
+                    const std::vector<dptk::OptimizerState<float>> all = sharded.state();
+                    if (group.rank() == 0)
+                        CHECK(all[0].arrays[0] == std::vector<float>(64, all[0].arrays[0][0]));
+                    break;
+                }
+                sharded.synchronize();
+                sharded.step();
+                if (state.steps() == 1) {
+                    // Rank 3 ends in the middle of the step, and rank 1 does not learn that it is complete.
+                    if (group.rank() == 3) throw Fault("in the second step");
+                    if (group.rank() == 1) group.barrier();
+                    sharded.load_state(loaded);
+                }
+                state.commit();
+            } catch (const dptk::MembershipChanged&) {
+                state.restore();
+            }
+        }
+        group.barrier();
+    };
+    dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
+}
+
+TEST_CASE("an ElasticState runs again with what the program has changed meanwhile") {
+    const auto train = [&](dptk::ProcessGroup& group) {
+        std::vector<float> values(10), gradients(10, -1);
+        dptk::SGD<float> sgd({.lr = 1});
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        int left = 0, steps = 0;
+        dptk::ElasticState state(group, ddp, sgd, left);
+        for (int phase = 0; phase < 2; ++phase) {
+            left = 3;
+            state.run([&] { return left == 0; },
+                      [&] {
+                          ddp.synchronize();
+                          sgd.step(ddp.parameters());
+                          --left;
+                          ++steps;
+                      });
+        }
+        CHECK(steps == 6);
+        CHECK(values == std::vector<float>(10, 6));
+    };
+    dptk::launch_threads(2, train, {.timeout = 20s, .elastic = true});
 }
 
 TEST_CASE("the other ranks say so if a part of a sharded optimizer's state is lost") {
