@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -561,4 +562,28 @@ TEST_CASE("parameters of another type than the optimizer's are an error on all r
             test::Agreed::yes));
         CHECK(test::contains(text, "parameter [0] is of f32, but the optimizer is of f64"));
     });
+}
+
+TEST_CASE("the copies of each rank's part are on another host, unless most ranks are on one") {
+    const auto check = [](const std::vector<std::string>& hosts, bool expects_others) {
+        const std::vector<int> keepers = dptk::detail::keepers_of(hosts);
+        REQUIRE(keepers.size() == hosts.size());
+        std::set<int> all(keepers.begin(), keepers.end());
+        CHECK(all.size() == hosts.size());
+        for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+            CAPTURE(rank);
+            const auto keeper = static_cast<std::size_t>(keepers[rank]);
+            CHECK((hosts.size() == 1 || keeper != rank));
+            if (expects_others) CHECK(hosts[keeper] != hosts[rank]);
+        }
+    };
+    check({"a"}, false);
+    check({"a", "a", "a"}, false);
+    check({"a", "a", "a", "b"}, false);
+    check({"a", "b"}, true);
+    check({"a", "a", "b", "b"}, true);
+    check({"b", "a", "a", "b"}, true);
+    check({"a", "b", "c", "b", "a", "b"}, true);
+    check({"a", "b", "c"}, true);
+    check({"c", "a", "b", "a", "c"}, true);
 }

@@ -253,7 +253,7 @@ TEST_CASE("the other ranks say so if a part of a sharded optimizer's state is lo
                           cursor.advance();
                       });
         } catch (const dptk::Error& error) {
-            if (std::string(error.what()).find("was lost, because the two ranks that had it") !=
+            if (std::string(error.what()).find("was lost, because both ranks that had it") !=
                 std::string::npos)
                 ++told;
             throw;

@@ -3,6 +3,8 @@
 #include "dptk/ddp/elastic_state.hpp"
 
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -36,7 +38,7 @@ class ElasticState::AveragesOfDdp final : public Averages {
     void restore_buffers(std::span<const std::byte> elements) override {
         ddp_.reducer().restore_buffers(elements);
     }
-    void continue_over(ProcessGroup& group, int root, bool /*has_values*/) override {
+    void continue_over(ProcessGroup& group, int root, bool /*keeps_values*/) override {
         ddp_.continue_over(group, root);
     }
 
@@ -52,7 +54,7 @@ class ElasticState::AveragesOfReproducible final : public Averages {
     std::vector<ParameterRef> find_parameters() override { return ddp_.parameters_.source().collect(); }
     std::vector<std::byte> copy_buffers() override { return {}; }
     void restore_buffers(std::span<const std::byte> /*elements*/) override {}
-    void continue_over(ProcessGroup& /*group*/, int root, bool /*has_values*/) override {
+    void continue_over(ProcessGroup& /*group*/, int root, bool /*keeps_values*/) override {
         ddp_.continue_over(root);
     }
 
@@ -81,11 +83,13 @@ DPTK_INLINE ElasticState::~ElasticState() = default;
 
 DPTK_INLINE void ElasticState::keep_objects() {
     keep_buffers();
+    averages_->commit();
     for (const auto& part : parts_) part->commit();
 }
 
 DPTK_INLINE void ElasticState::begin() {
     if (!group_.is_elastic()) return;
+    keep_objects();
     restore();
 }
 
@@ -105,20 +109,12 @@ DPTK_INLINE void ElasticState::note_point(bool keeps_values) {
     ++steps_;
     synchronized_ = averages_->steps();
     generation_ = detail::ElasticGroup::generation(group_).number;
-    const bool has_changed = averages_->commit();
-    if (keeps_values) {
-        values_ = copy_values();
-    } else if (has_changed) {
-        values_.clear();
-    }
+    values_ = keeps_values ? copy_values() : std::vector<std::byte>();
     keep_objects();
 }
 
 DPTK_INLINE void ElasticState::restore() {
-    if (changes_ == 0) {
-        averages_->commit();
-        keep_objects();
-    }
+    if (changes_ == 0) keep_objects();
     detail::ElasticGroup::reform(group_, [&] { exchange(); });
     ++changes_;
     synchronized_ = averages_->steps();
@@ -145,19 +141,22 @@ DPTK_INLINE void ElasticState::exchange() {
     const std::vector<std::int64_t> steps = group_.all_gather_value(steps_);
     const std::vector<std::int64_t> generations = group_.all_gather_value(generation_);
     const Point own{steps_, generation_};
-    Point last = own;
-    int root = group_.rank();
-    for (int rank = 0; rank < group_.size(); ++rank) {
+    std::map<Point, int> ranks;  // the first rank that is there
+    for (int rank = group_.size() - 1; rank >= 0; --rank) {
         const auto i = static_cast<std::size_t>(rank);
-        const Point other{steps[i], generations[i]};
-        if (other > last || (other == last && rank < root)) {
-            last = other;
-            root = rank;
-        }
+        if (steps[i] >= 0) ranks[{steps[i], generations[i]}] = rank;
     }
-    if (last.first < 0)
+    if (ranks.empty())
         detail::throw_agreed(group_, Error("ElasticState: all ranks that had the state of the training have "
                                            "ended while they sent it to the others"));
+    while (!averages_->can_continue(group_, std::prev(ranks.end())->second)) {
+        ranks.erase(std::prev(ranks.end()));
+        if (ranks.empty())
+            detail::throw_agreed(
+                group_, Error("ElasticState: a part of the sharded optimizer's state was lost, because both "
+                              "ranks that had it were lost in the same step: continue from a checkpoint"));
+    }
+    const auto [last, root] = *std::prev(ranks.end());
     const bool is_new = steps_ <= 0;
     if (own != last && !is_new) {
         const std::vector<std::byte> values = copy_values();

@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +22,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
+#include "dptk/control/net/host.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/trace.hpp"
@@ -79,8 +82,8 @@ struct ShardedOptimizerOptions {
 /// a call that clips or unscales. The program's own gradients are unchanged.
 ///
 /// In an elastic job, pass it to an ElasticState instead of DDP and optimizer. Each step then sends this
-/// rank's part of the new values and of the optimizer's state to another rank, so that no state is lost with
-/// a rank: docs/elastic.md says what that costs. Fused steps, parameters_as_bucket_view and FunctionOptimizer
+/// rank's part of the optimizer's state to another rank, so that none is lost with a rank: docs/elastic.md
+/// says what that costs. Fused steps, parameters_as_bucket_view and FunctionOptimizer
 /// are not supported there.
 template <Optimizer O>
 class ShardedOptimizer : public DataParallelSteps {
@@ -247,9 +250,13 @@ class ShardedOptimizer : public DataParallelSteps {
     void set_group(std::span<const std::size_t> of_parameters, const ParameterGroup& group)
         requires requires(O& optimizer) { optimizer.set_group(std::span<const std::size_t>(), group); }
     {
-        for (const std::size_t parameter : of_parameters) check_parameter("set_group", parameter);
-        optimizer_.set_group(slots_of_all(of_parameters), group);
-        if (copies_) groups_.emplace_back(std::vector(of_parameters.begin(), of_parameters.end()), group);
+        std::vector<std::size_t> slots;
+        for (const std::size_t parameter : of_parameters) {
+            check_parameter("set_group", parameter);
+            for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
+        }
+        optimizer_.set_group(slots, group);
+        for (const std::size_t parameter : of_parameters) groups_[parameter] = group;
     }
 
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
@@ -429,13 +436,6 @@ class ShardedOptimizer : public DataParallelSteps {
         return slots;
     }
 
-    [[nodiscard]] std::vector<std::size_t> slots_of_all(std::span<const std::size_t> of_parameters) const {
-        std::vector<std::size_t> slots;
-        for (const std::size_t parameter : of_parameters)
-            for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
-        return slots;
-    }
-
     void check_parameter(std::string_view who, std::size_t i) const {
         if (i >= parameters().size())
             throw ArgumentError(
@@ -527,11 +527,12 @@ class ShardedOptimizer : public DataParallelSteps {
     void step_and_gather() {
         {
             const trace::Span span("sharded step");
+            has_stepped_ = true;
             for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
         }
         const auto begin = trace::Clock::now();
         // A rank that has the values of all others then knows that no state is lost with one of them.
-        if (copies_) copies_->add_step(reducer().group(), copy_pieces(), pieces_to_keep());
+        if (copies_) copies_->add_step(reducer().group(), copy_pieces(), keeper_, kept_, kept_pieces());
         shards_->gather_values();
         reducer().record_communication("gather values", begin);
     }
@@ -572,85 +573,94 @@ class ShardedOptimizer : public DataParallelSteps {
         return std::make_unique<ElasticPart>(*this);
     }
 
-    /// Returns a copy of this rank's pieces.
+    /// Returns a copy of this rank's part of the state.
     [[nodiscard]] typename Copies::Copy copy_pieces() {
         typename Copies::Copy copy = copies_->make();
         for (std::size_t slot = 0; slot < pieces().size(); ++slot)
-            copy.add(pieces()[slot], shards_->value(pieces()[slot]), std::as_const(optimizer_).state(slot));
+            copy.add(pieces()[slot], std::as_const(optimizer_).state(slot));
         return copy;
     }
 
-    /// Returns the pieces of another rank of which this rank keeps a copy.
-    [[nodiscard]] std::vector<Piece> pieces_to_keep() const {
-        const ProcessGroup& group = reducer().group();
-        if (group.size() == 1) return {};
-        return shards_->pieces_of(Copies::kept_by(group.rank(), group.size()));
+    [[nodiscard]] auto values_of_pieces() const {
+        return [this](const Piece& piece) { return shards_->value(piece); };
     }
 
-    bool commit() {
-        if (copies_ == nullptr || copies_->version().generation > 0) return copies_ && copies_->commit();
-        copies_->begin_with(copy_pieces());
-        return true;
+    /// Returns the pieces that this rank keeps copies of, but does not step.
+    [[nodiscard]] std::vector<Piece> kept_pieces() const {
+        if (reducer().group().size() == 1) return {};
+        return shards_->pieces_of(kept_);
     }
 
-    /// See ElasticAverages.
-    void continue_over(ProcessGroup& group, int root, bool has_values) {
-        if (!copies_) throw ArgumentError("ElasticState: the ShardedOptimizer does not belong to its group");
-        struct Sent {
-            detail::ShardVersion version;
-            bool has_values = false;
-            double lr = 0;
-        } sent{copies_->version(), has_values};
-        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) sent.lr = optimizer_.lr();
-        group.broadcast_object(sent, root);
-        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(sent.lr);
-
-        const std::size_t slots = pieces().size();
-        DataParallelSteps::continue_over(group, root);
-        shards_ = std::make_unique<Shards>(reducer(), typename Shards::Options{});
-        stepped_ = averaged_ = clipped_ = 0;
-        std::vector<std::size_t> counts;
-        for (std::size_t i = 0; i < parameters().size(); ++i)
-            counts.push_back(has_state(i) ? parameters()[i].count : 0);
-        const auto sources = copies_->find_sources(group, root, sent.version, counts);
-        check_sources(group, sources, counts);
-        copies_->distribute(
-            group, sent.version, detail::ElasticGroup::generation(group).number, sources, pieces(),
-            pieces_to_keep(), [&](const typename Copies::Source& source, std::span<const Scalar> values) {
-                if (!sent.has_values)
-                    detail::copy(values, parameters()[source.parameter].template values<Scalar>().begin() +
-                                             static_cast<std::ptrdiff_t>(source.first));
-            });
-        read_received(slots);
-    }
-
-    void check_sources(ProcessGroup& group, const std::vector<std::vector<typename Copies::Source>>& sources,
-                       const std::vector<std::size_t>& counts) const {
-        for (std::size_t i = 0; i < counts.size(); ++i) {
-            if (counts[i] > 0 && sources[i].empty())
-                detail::throw_agreed(
-                    group,
-                    Error(detail::text("ShardedOptimizer: a part of the optimizer's state of parameter ",
-                                       parameters()[i].name,
-                                       " was lost, because the two ranks that had it were lost in the "
-                                       "same step: continue from a checkpoint"),
-                          {.parameter = parameters()[i].name}));
+    void commit() {
+        reducer().read_all_addresses();
+        has_stepped_ = false;
+        if (copies_->version().generation == 0) {
+            copies_->begin_with(copy_pieces(), values_of_pieces());
+        } else {
+            copies_->commit(values_of_pieces());
         }
     }
 
-    /// Gives the optimizer the state of this rank's pieces, which had `slots` slots before.
-    void read_received(std::size_t slots) {
+    /// See ElasticAverages::can_continue().
+    [[nodiscard]] bool can_continue(ProcessGroup& group, int root) {
+        received_.version = copies_->version();
+        received_.has_values = !has_stepped_;
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) {
+            if (lr_before_) optimizer_.set_lr(*lr_before_);  // the last attempt to continue has failed
+            lr_before_ = received_.lr = optimizer_.lr();
+        }
+        group.broadcast_object(received_, root);
+        std::vector<std::size_t> counts;
+        for (std::size_t i = 0; i < parameters().size(); ++i)
+            counts.push_back(has_state(i) ? parameters()[i].count : 0);
+        sources_ = copies_->find_sources(group, root, received_.version, counts);
+        for (std::size_t i = 0; i < counts.size(); ++i)
+            if (counts[i] > 0 && sources_[i].empty()) return false;
+        return true;
+    }
+
+    /// See ElasticAverages::continue_over().
+    void continue_over(ProcessGroup& group, int root, bool keeps_values) {
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(received_.lr);
+        slots_ = std::max(slots_, pieces().size());
+        DataParallelSteps::continue_over(group, root);
+        shards_ = std::make_unique<Shards>(reducer(), typename Shards::Options{});
+        stepped_ = averaged_ = clipped_ = 0;
+        const std::vector<int> keepers =
+            detail::keepers_of(detail::all_gather_text(group, detail::host_identity()));
+        keeper_ = keepers[static_cast<std::size_t>(group.rank())];
+        kept_ = static_cast<int>(detail::find(keepers, group.rank()) - keepers.begin());
+        bool has_values[] = {received_.has_values || keeps_values};
+        group.broadcast(has_values, root);
+        if (!has_values[0])
+            copies_->send_values(group, received_.version, sources_,
+                                 [&](const typename Copies::Source& source, std::span<const Scalar> values) {
+                                     detail::copy(values, shards_
+                                                              ->value({.parameter = source.parameter,
+                                                                       .first = source.first,
+                                                                       .count = values.size()})
+                                                              .begin());
+                                 });
+        copies_->send_states(group, received_.version, detail::ElasticGroup::generation(group).number,
+                             sources_, pieces(), kept_pieces(), values_of_pieces());
+        has_stepped_ = false;
+        read_received();
+    }
+
+    /// Gives the optimizer the state of this rank's pieces.
+    void read_received() {
         typename Copies::Copy& received = copies_->received();
         for (std::size_t slot = 0; slot < pieces().size(); ++slot)
             optimizer_.set_state(slot, received.state(received.entries()[slot]));
-        for (std::size_t slot = pieces().size(); slot < slots; ++slot) optimizer_.set_state(slot, {});
+        for (std::size_t slot = pieces().size(); slot < slots_; ++slot) optimizer_.set_state(slot, {});
+        slots_ = pieces().size();
         if constexpr (requires { optimizer_.set_group(std::span<const std::size_t>(), ParameterGroup()); }) {
             if (groups_.empty()) return;
             std::vector<std::size_t> all(pieces().size());
             std::iota(all.begin(), all.end(), std::size_t{0});
             optimizer_.set_group(all, ParameterGroup());
-            for (const auto& [of_parameters, group] : groups_)
-                optimizer_.set_group(slots_of_all(of_parameters), group);
+            for (const auto& [parameter, group] : groups_)
+                optimizer_.set_group(slots_of(reducer().first_of_tied(parameter)), group);
         }
     }
 
@@ -661,8 +671,25 @@ class ShardedOptimizer : public DataParallelSteps {
     std::size_t averaged_ = 0;  // the number of the last step of which the pieces are averaged
     std::size_t clipped_ = 0;   // the number of the step whose averages step() multiplies by factor_, or 0
     double factor_ = 1;
-    std::unique_ptr<Copies> copies_;  // null unless the job is elastic
-    std::vector<std::pair<std::vector<std::size_t>, ParameterGroup>> groups_;  // of parameters, in such a job
+
+    // ---- in an elastic job
+
+    /// What a rank that the others continue from says about its state.
+    struct Received {
+        detail::ShardVersion version;
+        bool has_values = false;  // whether its values are those at the end of its last step
+        double lr = 0;
+    };
+
+    std::unique_ptr<Copies> copies_;  // null if the job is not elastic
+    std::size_t slots_ = 0;           // which have a state, from before the last change or after it
+    std::map<std::size_t, ParameterGroup> groups_;  // by parameter
+    bool has_stepped_ = false;                      // since the last commit, possibly in part
+    int keeper_ = 0;                                // the rank that keeps copies of this rank's pieces
+    int kept_ = 0;                                  // the rank whose pieces this rank keeps copies of
+    Received received_;
+    typename Copies::Sources sources_;
+    std::optional<double> lr_before_;  // before the ranks have changed, until all continue
 };
 
 template <Optimizer O>
@@ -675,11 +702,19 @@ class ShardedOptimizer<O>::ElasticPart final : public detail::ElasticAverages {
     void restore_buffers(std::span<const std::byte> elements) override {
         sharded_.reducer().restore_buffers(elements);
     }
-    bool commit() override { return sharded_.commit(); }
-    void continue_over(ProcessGroup& group, int root, bool has_values) override {
-        sharded_.continue_over(group, root, has_values);
+    void commit() override {
+        if (!sharded_.copies_)
+            throw ArgumentError("ElasticState: the ShardedOptimizer does not belong to its group");
+        sharded_.commit();
     }
-    void accept() override { sharded_.copies_->accept(); }
+    bool can_continue(ProcessGroup& group, int root) override { return sharded_.can_continue(group, root); }
+    void continue_over(ProcessGroup& group, int root, bool keeps_values) override {
+        sharded_.continue_over(group, root, keeps_values);
+    }
+    void accept() override {
+        sharded_.copies_->accept();
+        sharded_.lr_before_.reset();
+    }
 
   private:
     ShardedOptimizer& sharded_;

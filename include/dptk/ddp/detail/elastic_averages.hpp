@@ -27,13 +27,17 @@ class ElasticAverages {
     [[nodiscard]] virtual std::vector<std::byte> copy_buffers() = 0;
     virtual void restore_buffers(std::span<const std::byte> elements) = 0;
 
-    /// Notes that a step is complete. Returns whether it may have changed values.
-    virtual bool commit() { return true; }
+    /// Notes that a step is complete.
+    virtual void commit() {}
 
-    /// Continues over a group that was formed again, with the values and buffers of rank `root`, and with the
-    /// optimizer's state if this object has it. `has_values` is whether the values of rank `root` are those
-    /// at the end of its last step; on other ranks it is ignored. Collective.
-    virtual void continue_over(ProcessGroup& group, int root, bool has_values) = 0;
+    /// Returns whether the ranks together have the state of rank `root` after its last step, with the same
+    /// result on all ranks. Collective.
+    [[nodiscard]] virtual bool can_continue(ProcessGroup& /*group*/, int /*root*/) { return true; }
+
+    /// Continues over a group that was formed again, with the values, the buffers and the optimizer's state
+    /// that rank `root` had after its last step. `keeps_values` is whether the values of this rank are those
+    /// in any case. can_continue() was called with the same rank before. Collective.
+    virtual void continue_over(ProcessGroup& group, int root, bool keeps_values) = 0;
 
     /// Notes that all ranks have continued.
     virtual void accept() {}

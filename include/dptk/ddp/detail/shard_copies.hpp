@@ -1,5 +1,6 @@
 /// ShardCopies: the parts of a sharded training that a rank of an elastic job keeps, so that the others can
-/// continue when any rank is lost: its own part and that of another rank, at the end of the last step.
+/// continue when any rank is lost: its own part of the values and of the optimizer's state, and that of
+/// another rank, at the end of the last step.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <span>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,62 +34,85 @@ template <std::floating_point T>
     return state;
 }
 
-/// Identifies a step, and with it the values and states at its end.
+/// Identifies a step, and with it the state of the optimizer at its end.
 struct ShardVersion {
     std::int64_t steps = 0;       // how many steps have been completed
-    std::int64_t generation = 0;  // in which the last one was completed; 0 before this rank has joined
+    std::int64_t generation = 0;  // in which the last change was made; 0 before this rank has joined
+    std::int64_t loads = 0;       // how often a state was loaded
     friend bool operator==(const ShardVersion&, const ShardVersion&) = default;
 };
+
+/// Returns, by rank, the rank that keeps a copy of its pieces; each rank keeps those of one other rank.
+/// `hosts` are the ranks' hosts. The copy is on another host, unless more than half of the ranks are on one.
+[[nodiscard]] inline std::vector<int> keepers_of(const std::vector<std::string>& hosts) {
+    const std::size_t size = hosts.size();
+    std::vector<std::size_t> by_host(size);
+    std::iota(by_host.begin(), by_host.end(), std::size_t{0});
+    std::stable_sort(by_host.begin(), by_host.end(),
+                     [&](std::size_t a, std::size_t b) { return hosts[a] < hosts[b]; });
+    std::size_t most = 0;  // ranks on one host
+    for (const std::string& host : hosts)
+        most = std::max(most, static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), host)));
+    const std::size_t shift = most < size ? most : std::max<std::size_t>(1, size / 2);
+    std::vector<int> keepers(size);
+    for (std::size_t i = 0; i < size; ++i)
+        keepers[by_host[i]] = static_cast<int>(by_host[(i + shift) % size]);
+    return keepers;
+}
 
 /// Values are of type T.
 template <std::floating_point T>
 class ShardCopies {
   public:
-    using Piece = ShardPiece;
-
-    /// A copy of several pieces.
+    /// A copy of several pieces: the optimizer's state after a step, and once that is complete, the values.
     class Copy {
       public:
-        /// A piece, and what its elements consist of: its values, and the arrays of its optimizer's state.
         struct Entry {
-            Piece piece;
+            ShardPiece piece;
             std::int64_t steps = 0;  // of the optimizer
-            std::size_t arrays = 0;
-            std::size_t begin = 0;  // the position of its first element
+            std::size_t arrays = 0;  // of its state
+            std::size_t first_value = 0;
+            std::size_t first_element = 0;  // of the first array
         };
 
-        void add(const Piece& piece, std::span<const T> values, const OptimizerState<T>& state) {
+        void add(const ShardPiece& piece, const OptimizerState<T>& state) {
             const Entry& entry = add(piece, state.steps, state.arrays.size());
-            detail::copy(values, array(entry, 0).begin());
             for (std::size_t i = 0; i < entry.arrays; ++i)
-                detail::copy(state.arrays[i], array(entry, i + 1).begin());
+                detail::copy(state.arrays[i], array(entry, i).begin());
         }
 
-        /// Adds a piece whose elements are unspecified. The reference is valid until the next call.
-        const Entry& add(const Piece& piece, std::int64_t steps, std::size_t arrays) {
-            entries_.push_back({piece, steps, arrays, elements_.size()});
-            elements_.resize(elements_.size() + (arrays + 1) * piece.count);
+        /// Adds a piece whose state is unspecified. The reference is valid until the next call.
+        const Entry& add(const ShardPiece& piece, std::int64_t steps, std::size_t arrays) {
+            entries_.push_back({piece, steps, arrays, values_.size(), elements_.size()});
+            values_.resize(values_.size() + piece.count);
+            elements_.resize(elements_.size() + arrays * piece.count);
             return entries_.back();
         }
 
-        /// Removes all pieces. The memory is used again.
+        /// Removes all pieces. Their memory is used again.
         void clear() {
             entries_.clear();
+            values_.clear();
             elements_.clear();
         }
 
         [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
+
+        /// The elements of all arrays.
         [[nodiscard]] std::span<T> elements() noexcept { return elements_; }
 
-        /// Returns the values of a piece for i = 0, and array i - 1 of its state otherwise.
+        [[nodiscard]] std::span<T> values(const Entry& entry) {
+            return std::span<T>(values_).subspan(entry.first_value, entry.piece.count);
+        }
+
         [[nodiscard]] std::span<T> array(const Entry& entry, std::size_t i) {
-            return elements().subspan(entry.begin + i * entry.piece.count, entry.piece.count);
+            return elements().subspan(entry.first_element + i * entry.piece.count, entry.piece.count);
         }
 
         [[nodiscard]] OptimizerState<T> state(const Entry& entry) {
             OptimizerState<T> state{entry.steps, {}};
             for (std::size_t i = 0; i < entry.arrays; ++i) {
-                const std::span<const T> elements = array(entry, i + 1);
+                const std::span<const T> elements = array(entry, i);
                 state.arrays.emplace_back(elements.begin(), elements.end());
             }
             return state;
@@ -97,6 +122,7 @@ class ShardCopies {
 
       private:
         std::vector<Entry> entries_;
+        std::vector<T> values_;
         std::vector<T> elements_;
     };
 
@@ -110,17 +136,13 @@ class ShardCopies {
         int rank = 0;
     };
 
-    /// Returns the rank that keeps a copy of the pieces of rank `rank`. If the ranks of several hosts follow
-    /// each other, it is on another host.
-    [[nodiscard]] static int keeper_of(int rank, int size) { return (rank + shift(size)) % size; }
-
-    /// Returns the rank whose pieces rank `rank` keeps a copy of.
-    [[nodiscard]] static int kept_by(int rank, int size) { return (rank + size - shift(size)) % size; }
+    /// Sources that follow each other, for each parameter.
+    using Sources = std::vector<std::vector<Source>>;
 
     /// Returns the version of the last step that commit() has been called for.
     [[nodiscard]] ShardVersion version() const noexcept { return version_; }
 
-    /// Returns an empty copy for this rank's pieces.
+    /// Returns an empty copy.
     [[nodiscard]] Copy make() {
         Copy copy;
         if (!unused_.empty()) {
@@ -132,112 +154,144 @@ class ShardCopies {
     }
 
     /// Replaces everything with the state of a rank that has not joined yet, which has all pieces.
-    void begin_with(Copy all) {
+    template <class ValuesOf>
+    void begin_with(Copy all, const ValuesOf& values_of) {
         all.version = version_ = {};
+        loaded_.clear();
         copies_.clear();
         copies_.push_back(std::move(all));
+        read_values(copies_.back(), values_of);
     }
 
-    /// Adds this rank's pieces at the end of the next step, and sends them to the rank that keeps them.
-    /// `pieces_of_other` are those of kept_by(). Collective, blocks.
-    void add_step(ProcessGroup& group, Copy own, std::span<const Piece> pieces_of_other) {
+    /// Adds the state of this rank's pieces after a step, and sends it to the rank `keeper`. Receives that of
+    /// the pieces of rank `kept`. Collective, blocks.
+    void add_step(ProcessGroup& group, Copy own, int keeper, int kept,
+                  std::span<const ShardPiece> pieces_of_kept) {
         drop_if([&](const Copy& copy) { return copy.version != version_; });
         loaded_.clear();
-        own.version = next_version();
+        next_ = {version_.steps + 1, generation_, version_.loads};
+        own.version = next_;
         copies_.push_back(std::move(own));
         if (group.size() == 1) return;
         Copy other = make();
-        receive_copy(group, copies_.back(), other, pieces_of_other);
-        other.version = next_version();
+        receive_copy(group, copies_.back(), keeper, other, kept, pieces_of_kept);
+        other.version = next_;
         copies_.push_back(std::move(other));
     }
 
     /// Replaces the optimizer's state of a parameter, of which all ranks have `whole`, at the next commit().
     void load(std::size_t parameter, const OptimizerState<T>& whole) {
         for (const Copy& copy : copies_) {
-            for (const auto& [piece, steps, arrays, begin] : copy.entries())
-                if (piece.parameter == parameter)
-                    loaded_[{parameter, piece.first}] = state_of_piece(whole, piece);
+            for (const auto& entry : copy.entries())
+                if (entry.piece.parameter == parameter)
+                    loaded_[{parameter, entry.piece.first}] = state_of_piece(whole, entry.piece);
         }
     }
 
-    /// Notes that a step is complete: its copies replace those of the step before it. Returns false, and does
-    /// nothing, if there was no step, and no state was loaded. Does not communicate.
-    bool commit() {
-        if (!loaded_.empty()) copy_loaded();
-        const ShardVersion next = next_version();
-        if (detail::none_of(copies_, [&](const Copy& copy) { return copy.version == next; })) return false;
-        version_ = next;
-        drop_if([&](const Copy& copy) { return copy.version != version_; });
-        return true;
+    /// Notes that a step is complete: its copies replace those of the step before it, if it has added any.
+    /// `values_of` returns the values of a piece. Does not communicate.
+    template <class ValuesOf>
+    void commit(const ValuesOf& values_of) {
+        if (!loaded_.empty()) {
+            change_to_loaded();  // other ranks may not get there: the copies before that may be needed
+        } else if (next_ != version_) {
+            drop_if([&](const Copy& copy) { return copy.version != next_; });
+        }
+        version_ = next_;
+        for (Copy& copy : copies_)
+            if (copy.version == version_) read_values(copy, values_of);
     }
 
-    /// Returns which ranks have the elements of the parameters at the end of step `version`, of which rank
-    /// `root` was the last to complete one: for each parameter with these numbers of elements, sources that
-    /// follow each other. A parameter whose elements are not all there has none. Collective, blocks.
-    [[nodiscard]] std::vector<std::vector<Source>> find_sources(ProcessGroup& group, int root,
-                                                                ShardVersion version,
-                                                                std::span<const std::size_t> counts) const {
+    /// Returns which ranks have the elements of the parameters in this version, which is that of rank `root`.
+    /// `counts` are the parameters' numbers of elements. A parameter has no sources if some of its elements
+    /// are lost. Collective, blocks.
+    [[nodiscard]] Sources find_sources(ProcessGroup& group, int root, ShardVersion version,
+                                       std::span<const std::size_t> counts) const {
         std::vector<Source> own;
         // Ranks that have not joined yet may have begun with other states.
         if (version.generation > 0 || group.rank() == root) {
             for (const Copy& copy : copies_) {
                 if (copy.version != version) continue;
-                for (const auto& [piece, steps, arrays, begin] : copy.entries())
-                    own.push_back({piece.parameter, piece.first, piece.first + piece.count, steps, arrays,
-                                   group.rank()});
+                for (const auto& entry : copy.entries()) {
+                    const ShardPiece& piece = entry.piece;
+                    own.push_back({piece.parameter, piece.first, piece.first + piece.count, entry.steps,
+                                   entry.arrays, group.rank()});
+                }
             }
         }
-        std::vector<std::vector<Source>> of_parameter(counts.size());
+        Sources of_parameter(counts.size());
         for (const std::vector<Source>& of_rank : group.all_gather_object(own))
             for (const Source& source : of_rank) of_parameter.at(source.parameter).push_back(source);
         for (std::size_t i = 0; i < counts.size(); ++i) of_parameter[i] = cover(of_parameter[i], counts[i]);
         return of_parameter;
     }
 
-    /// Sends the elements of each source, and keeps those that belong to the pieces of `own` and `other`,
-    /// whose values and states are those of step `version`. Calls receive(source, values) for the values of
-    /// each source. Collective, blocks.
+    /// Sends the values of each source, and calls receive(source, values) for them. Collective, blocks.
     template <class Receive>
-    void distribute(ProcessGroup& group, ShardVersion version, std::int64_t generation,
-                    const std::vector<std::vector<Source>>& sources, std::span<const Piece> own,
-                    std::span<const Piece> other, Receive&& receive) {
+    void send_values(ProcessGroup& group, ShardVersion version, const Sources& sources, Receive&& receive) {
+        std::vector<T> values;
+        for (const std::vector<Source>& of_parameter : sources) {
+            for (const Source& source : of_parameter) {
+                values.resize(source.end - source.first);
+                if (source.rank == group.rank()) {
+                    const auto [copy, entry] = find(version, source);
+                    detail::copy(
+                        copy->values(*entry).subspan(source.first - entry->piece.first, values.size()),
+                        values.begin());
+                }
+                group.broadcast(values, source.rank);
+                receive(source, std::span<const T>(values));
+            }
+        }
+    }
+
+    /// Sends the states of the sources, and adds copies of the pieces `own` and `other`. `values_of` returns
+    /// the values of a piece. `generation` is the current one. Collective, blocks.
+    template <class ValuesOf>
+    void send_states(ProcessGroup& group, ShardVersion version, std::int64_t generation,
+                     const Sources& sources, std::span<const ShardPiece> own,
+                     std::span<const ShardPiece> other, const ValuesOf& values_of) {
         std::array<Copy, 2> received{make(), make()};
-        const std::array<std::span<const Piece>, 2> wanted{own, other};
+        const std::array<std::span<const ShardPiece>, 2> wanted{own, other};
         for (std::size_t k = 0; k < 2; ++k) {
-            for (const Piece& piece : wanted[k]) {
+            for (const ShardPiece& piece : wanted[k]) {
                 const Source& source = sources[piece.parameter].front();
                 received[k].add(piece, source.steps, source.arrays);
             }
+            read_values(received[k], values_of);
         }
         std::vector<T> elements;
         for (const std::vector<Source>& of_parameter : sources) {
             for (const Source& source : of_parameter) {
                 elements.resize(source.end - source.first);
-                for (std::size_t array = 0; array <= source.arrays; ++array) {
-                    if (source.rank == group.rank()) read(version, source, array, elements);
+                for (std::size_t i = 0; i < source.arrays; ++i) {
+                    if (source.rank == group.rank()) {
+                        const auto [copy, entry] = find(version, source);
+                        detail::copy(copy->array(*entry, i).subspan(source.first - entry->piece.first,
+                                                                    elements.size()),
+                                     elements.begin());
+                    }
                     group.broadcast(elements, source.rank);
-                    if (array == 0) receive(source, std::span<const T>(elements));
-                    for (Copy& copy : received) write(copy, source, array, elements);
+                    for (Copy& copy : received) write(copy, source, i, elements);
                 }
             }
         }
         loaded_.clear();
         generation_ = generation;
-        received_version_ = version.generation > 0 ? version : ShardVersion{version.steps, generation};
+        received_version_ = version;
+        if (version.generation == 0) received_version_.generation = generation;
         for (Copy& copy : received) {
             copy.version = received_version_;
             copies_.push_back(std::move(copy));
         }
     }
 
-    /// Returns the copy of this rank's pieces that distribute() has received.
+    /// Returns the copy of this rank's pieces that send_states() has added.
     [[nodiscard]] Copy& received() { return copies_[copies_.size() - 2]; }
 
-    /// Notes that all ranks have received the state that distribute() has sent. Other copies are no longer
-    /// needed.
+    /// Notes that all ranks have what send_states() has sent. Earlier copies are no longer needed.
     void accept() {
-        version_ = received_version_;
+        next_ = version_ = received_version_;
         Copy other = std::move(copies_.back());
         copies_.pop_back();
         Copy own = std::move(copies_.back());
@@ -248,10 +302,6 @@ class ShardCopies {
     }
 
   private:
-    [[nodiscard]] static int shift(int size) { return std::max(1, size / 2); }
-
-    [[nodiscard]] ShardVersion next_version() const { return {version_.steps + 1, generation_}; }
-
     template <class Predicate>
     void drop_if(const Predicate& predicate) {
         const auto dropped = std::stable_partition(copies_.begin(), copies_.end(),
@@ -261,43 +311,45 @@ class ShardCopies {
         copies_.erase(dropped, copies_.end());
     }
 
+    template <class ValuesOf>
+    static void read_values(Copy& copy, const ValuesOf& values_of) {
+        for (const auto& entry : copy.entries())
+            detail::copy(values_of(entry.piece), copy.values(entry).begin());
+    }
+
     /// Sends `own` to its keeper, and receives `other`.
-    static void receive_copy(ProcessGroup& group, Copy& own, Copy& other, std::span<const Piece> pieces) {
-        const int to = keeper_of(group.rank(), group.size()), from = kept_by(group.rank(), group.size());
+    static void receive_copy(ProcessGroup& group, Copy& own, int keeper, Copy& other, int kept,
+                             std::span<const ShardPiece> pieces) {
         std::vector<std::int64_t> sent, numbers(2 * pieces.size());  // steps and arrays of each piece
         for (const auto& entry : own.entries()) {
             sent.push_back(entry.steps);
             sent.push_back(static_cast<std::int64_t>(entry.arrays));
         }
-        Work numbers_sent = group.send_async(std::span(sent), to);
-        Work elements_sent = group.send_async(own.elements(), to);
-        group.recv(std::span(numbers), from);
+        Work numbers_sent = group.send_async(std::span(sent), keeper);
+        Work elements_sent = group.send_async(own.elements(), keeper);
+        group.recv(std::span(numbers), kept);
         for (std::size_t i = 0; i < pieces.size(); ++i)
             other.add(pieces[i], numbers[2 * i], static_cast<std::size_t>(numbers[2 * i + 1]));
-        group.recv(other.elements(), from);
+        group.recv(other.elements(), kept);
         numbers_sent.wait();
         elements_sent.wait();
     }
 
-    /// Changes the copies of the next step, or of a step that is added, to the states that were loaded.
-    void copy_loaded() {
-        const ShardVersion next = next_version();
-        const bool has_next = detail::any_of(copies_, [&](const Copy& copy) { return copy.version == next; });
+    /// Makes copies with the states that were loaded, and a version of their own: other ranks may have
+    /// completed the same step without loading them.
+    void change_to_loaded() {
+        const ShardVersion last = next_;
+        next_ = {last.steps, generation_, last.loads + 1};
         const std::size_t kept = copies_.size();
         for (std::size_t i = 0; i < kept; ++i) {
-            if (copies_[i].version != (has_next ? next : version_)) continue;
+            if (copies_[i].version != last) continue;
             Copy changed = make();
-            changed.version = next;
+            changed.version = next_;
             for (const auto& entry : copies_[i].entries()) {
                 const auto loaded = loaded_.find({entry.piece.parameter, entry.piece.first});
-                changed.add(entry.piece, copies_[i].array(entry, 0),
-                            loaded == loaded_.end() ? copies_[i].state(entry) : loaded->second);
+                changed.add(entry.piece, loaded == loaded_.end() ? copies_[i].state(entry) : loaded->second);
             }
-            if (has_next) {
-                copies_[i] = std::move(changed);
-            } else {
-                copies_.push_back(std::move(changed));
-            }
+            copies_.push_back(std::move(changed));
         }
         loaded_.clear();
     }
@@ -317,39 +369,39 @@ class ShardCopies {
         return chosen;
     }
 
-    /// Reads an array's elements of a source from the copies of this rank.
-    void read(ShardVersion version, const Source& source, std::size_t array, std::span<T> elements) {
+    /// Returns where this rank has a source.
+    [[nodiscard]] std::pair<Copy*, const typename Copy::Entry*> find(ShardVersion version,
+                                                                     const Source& source) {
         for (Copy& copy : copies_) {
             if (copy.version != version) continue;
             for (const auto& entry : copy.entries()) {
-                if (entry.piece.parameter != source.parameter || entry.piece.first > source.first ||
-                    entry.piece.first + entry.piece.count < source.end)
-                    continue;
-                detail::copy(
-                    copy.array(entry, array).subspan(source.first - entry.piece.first, elements.size()),
-                    elements.begin());
-                return;
+                const ShardPiece& piece = entry.piece;
+                if (piece.parameter == source.parameter && piece.first <= source.first &&
+                    piece.first + piece.count >= source.end)
+                    return {&copy, &entry};
             }
         }
+        throw Error("ShardCopies: a source has disappeared");
     }
 
-    /// Writes an array's elements of a source to the pieces of a copy.
-    static void write(Copy& copy, const Source& source, std::size_t array, std::span<const T> elements) {
+    /// Writes the elements of a source's array `i` to the pieces of a copy.
+    static void write(Copy& copy, const Source& source, std::size_t i, std::span<const T> elements) {
         for (const auto& entry : copy.entries()) {
-            const Piece& piece = entry.piece;
+            const ShardPiece& piece = entry.piece;
             const std::size_t first = std::max(piece.first, source.first);
             const std::size_t end = std::min(piece.first + piece.count, source.end);
             if (piece.parameter != source.parameter || first >= end) continue;
             detail::copy(elements.subspan(first - source.first, end - first),
-                         copy.array(entry, array).begin() + static_cast<std::ptrdiff_t>(first - piece.first));
+                         copy.array(entry, i).begin() + static_cast<std::ptrdiff_t>(first - piece.first));
         }
     }
 
     std::vector<Copy> copies_;
-    std::vector<Copy> unused_;  // their memory is used for the next ones
-    ShardVersion version_;
-    ShardVersion received_version_;
-    std::int64_t generation_ = 0;  // the current one
+    std::vector<Copy> unused_;       // their memory is used for the next ones
+    ShardVersion version_;           // of the last step that commit() has been called for
+    ShardVersion next_;              // of the step after it, if its state was added; otherwise the same
+    ShardVersion received_version_;  // of the copies that send_states() has added
+    std::int64_t generation_ = 0;    // the current one
     std::map<std::pair<std::size_t, std::size_t>, OptimizerState<T>>
         loaded_;  // by parameter and first element
 };
