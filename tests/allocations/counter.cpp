@@ -22,7 +22,10 @@ std::atomic<bool> is_counting = false;
 std::atomic<std::size_t> count = 0;
 std::array<std::array<void*, 12>, kept> callers{};
 
+thread_local long until_failure = 0;  // allocations of this thread; 0: none fails
+
 void* allocate(std::size_t size, std::size_t alignment) {
+    if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
     thread_local bool is_inside = false;  // backtrace() allocates
     if (is_counting && !is_inside) {
         is_inside = true;
@@ -85,6 +88,10 @@ void* operator new[](std::size_t size, std::align_val_t alignment) {
 }
 
 namespace test {
+
+void fail_allocation_of_this_thread(long n) {
+    until_failure = n;
+}
 
 void count_allocations() {
     count = 0;

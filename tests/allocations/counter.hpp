@@ -15,6 +15,9 @@ void count_allocations();
 /// it allocates memory for each primitive that it runs, which cannot be avoided.
 [[nodiscard]] std::size_t counted_allocations();
 
+/// Makes the n-th allocation of this thread from now on throw std::bad_alloc, once. 0 cancels that.
+void fail_allocation_of_this_thread(long n);
+
 /// Prints where the last counted allocations were made, as offsets for addr2line.
 void print_allocations();
 

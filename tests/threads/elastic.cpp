@@ -5,18 +5,15 @@
 #include <dptk/data/batch_cursor.hpp>
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/elastic_state.hpp>
-#include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/optim/sgd.hpp>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -117,99 +114,6 @@ TEST_CASE("threads that throw leave the values of a training with the same numbe
     }
 }
 
-TEST_CASE("a state of a sharded optimizer that was loaded in a step is not lost with a rank") {
-    const RecordedLog log;
-    std::vector<dptk::OptimizerState<float>> loaded(3);
-    for (std::size_t i = 0; i < 3; ++i) {
-        loaded[i].steps = 7;
-        for (const float first : {0.25F, 0.5F}) {
-            std::vector<float>& array =
-                loaded[i].arrays.emplace_back(std::array<std::size_t, 3>{100, 7, 193}[i]);
-            std::iota(array.begin(), array.end(), first);
-        }
-    }
-    std::atomic<int> checked = 0;
-    const auto train = [&](dptk::ProcessGroup& group) {
-        elastic::Model model;
-        elastic::ShardedSteps steps(group, model);
-        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
-        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
-        dptk::ElasticState state = steps.elastic_state(group, cursor);
-        std::uint64_t hash = 0;
-        const auto step = [&] {
-            model.compute(cursor.batch());
-            steps.synchronize(cursor.batch().size());
-            steps.step();
-            cursor.advance();
-            if (state.steps() == 1) {
-                steps.load_state(loaded);
-                hash = model.hash();
-            }
-        };
-        while (state.steps() < 3) {
-            try {
-                if (state.steps() == 2) {
-                    if (group.size() == 4 && group.rank() == 1) throw Fault("after the state was loaded");
-                    group.barrier();
-                    const std::vector<dptk::OptimizerState<float>> all = steps.state();
-                    CHECK(model.hash() == hash);
-                    if (group.rank() == 0) {
-                        for (std::size_t i = 0; i < 3; ++i) {
-                            CHECK(all[i].steps == 7);
-                            CHECK(all[i].arrays == loaded[i].arrays);
-                        }
-                    }
-                    ++checked;
-                }
-                step();
-                state.commit();
-            } catch (const dptk::MembershipChanged&) {
-                state.restore();
-            }
-        }
-        group.barrier();
-    };
-    dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
-    CHECK(checked == 3);
-}
-
-TEST_CASE(
-    "a state that only some ranks have loaded when another one is lost is not mixed with that of the "
-    "others") {
-    const RecordedLog log;
-    const auto train = [&](dptk::ProcessGroup& group) {
-        std::vector<float> values(64), gradients(64, -1);
-        dptk::ShardedOptimizer sharded(group, values, gradients,
-                                       dptk::SGD<float>({.lr = 1, .momentum = 0.9}));
-        dptk::ElasticState state(group, sharded);
-        const std::vector<dptk::OptimizerState<float>> loaded{
-            {.steps = 7, .arrays = {std::vector<float>(64, 42)}}};
-        while (true) {
-            try {
-                if (state.steps() == 2 || (state.steps() == 1 && group.size() == 3)) {
-                    const std::vector<dptk::OptimizerState<float>> all = sharded.state();
-                    if (group.rank() == 0)
-                        CHECK(all[0].arrays[0] == std::vector<float>(64, all[0].arrays[0][0]));
-                    break;
-                }
-                sharded.synchronize();
-                sharded.step();
-                if (state.steps() == 1) {
-                    // Rank 3 ends in the middle of the step, and rank 1 does not learn that it is complete.
-                    if (group.rank() == 3) throw Fault("in the second step");
-                    if (group.rank() == 1) group.barrier();
-                    sharded.load_state(loaded);
-                }
-                state.commit();
-            } catch (const dptk::MembershipChanged&) {
-                state.restore();
-            }
-        }
-        group.barrier();
-    };
-    dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
-}
-
 TEST_CASE("an ElasticState runs again with what the program has changed meanwhile") {
     const auto train = [&](dptk::ProcessGroup& group) {
         std::vector<float> values(10), gradients(10, -1);
@@ -231,36 +135,6 @@ TEST_CASE("an ElasticState runs again with what the program has changed meanwhil
         CHECK(values == std::vector<float>(10, 6));
     };
     dptk::launch_threads(2, train, {.timeout = 20s, .elastic = true});
-}
-
-TEST_CASE("the other ranks say so if a part of a sharded optimizer's state is lost") {
-    const RecordedLog log;
-    std::atomic<int> told = 0;
-    const auto train = [&](dptk::ProcessGroup& group) {
-        elastic::Model model;
-        elastic::ShardedSteps steps(group, model);
-        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
-        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
-        dptk::ElasticState state = steps.elastic_state(group, cursor);
-        try {
-            state.run([&] { return cursor.done(); },
-                      [&] {
-                          if (state.steps() == 3 && group.size() == 4 && group.rank() % 2 == 1)
-                              throw Fault("with the only other copy");
-                          model.compute(cursor.batch());
-                          steps.synchronize(cursor.batch().size());
-                          steps.step();
-                          cursor.advance();
-                      });
-        } catch (const dptk::Error& error) {
-            if (std::string(error.what()).find("was lost, because both ranks that had it") !=
-                std::string::npos)
-                ++told;
-            throw;
-        }
-    };
-    CHECK_THROWS(dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true}));
-    CHECK(told == 2);
 }
 
 TEST_CASE("a thread that takes the place of another one joins at the others' next step") {
