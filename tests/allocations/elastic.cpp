@@ -81,7 +81,8 @@ Outcome train_with_failure(Place place, int victim, long n) {
     const RecordedLog log;
     try {
         dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
-    } catch (const std::exception&) {  // a part of the state was lost with two ranks
+    } catch (
+        const std::exception&) {  // both copies of a part were lost, or all ranks were told of the failure
     }
     return {right, wrong, has_failed};
 }
@@ -94,7 +95,7 @@ TEST_CASE(
     const char* const given = std::getenv("DPTK_TEST_SEEDS");
     const long every = given == nullptr ? 9 : 1;
     for (const Place place : {Place::before_the_step, Place::after_the_step}) {
-        int failures = 0;
+        int continued = 0;
         for (const int victim : {0, 1}) {
             for (long n = 1; n < 250; n += every) {
                 CAPTURE(static_cast<int>(place));
@@ -102,10 +103,9 @@ TEST_CASE(
                 CAPTURE(n);
                 const Outcome outcome = train_with_failure(place, victim, n);
                 CHECK(outcome.wrong == 0);
-                if (victim == 0) CHECK(outcome.right >= 2);
-                if (outcome.has_failed) ++failures;
+                if (outcome.has_failed && outcome.right == 2) ++continued;
             }
         }
-        CHECK(failures > 10);
+        CHECK(continued > 5);
     }
 }

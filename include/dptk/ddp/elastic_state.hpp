@@ -200,7 +200,8 @@ class ElasticState {
     /// the state at the end of the last step that any of them has completed. rank() and size() of the group
     /// may have changed then. Memory that `ddp` has returned, such as gradient_memory(), must be asked for
     /// again. Collective; blocks. Throws PeerLostError if the job has ended, because too few ranks are left,
-    /// and MismatchError on all ranks if their models differ.
+    /// MismatchError on all ranks if their models differ, and Error on all ranks if a part of the state of a
+    /// ShardedOptimizer is lost.
     void restore();
 
     /// Returns the number of steps that have been completed since the beginning of the job.
@@ -251,8 +252,8 @@ class ElasticState {
     void note_point(bool keeps_values);
 
     /// Sends the state of a rank that has completed the most steps, the last of them in the latest
-    /// generation, to all ranks. If that fails, ranks with another state return to it, since it may then be
-    /// the best one left. Collective.
+    /// generation, to all ranks: of those whose state is complete. If that fails, ranks with another state
+    /// return to it, since it may then be the best one left. Collective.
     void exchange();
     void exchange_from(int root);
 

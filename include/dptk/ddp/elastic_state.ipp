@@ -38,9 +38,7 @@ class ElasticState::AveragesOfDdp final : public Averages {
     void restore_buffers(std::span<const std::byte> elements) override {
         ddp_.reducer().restore_buffers(elements);
     }
-    void continue_over(ProcessGroup& group, int root, bool /*keeps_values*/) override {
-        ddp_.continue_over(group, root);
-    }
+    void continue_over(ProcessGroup& group, int root) override { ddp_.continue_over(group, root); }
 
   private:
     DistributedDataParallel& ddp_;
@@ -54,9 +52,7 @@ class ElasticState::AveragesOfReproducible final : public Averages {
     std::vector<ParameterRef> find_parameters() override { return ddp_.parameters_.source().collect(); }
     std::vector<std::byte> copy_buffers() override { return {}; }
     void restore_buffers(std::span<const std::byte> /*elements*/) override {}
-    void continue_over(ProcessGroup& /*group*/, int root, bool /*keeps_values*/) override {
-        ddp_.continue_over(root);
-    }
+    void continue_over(ProcessGroup& /*group*/, int root) override { ddp_.continue_over(root); }
 
   private:
     ReproducibleDataParallel& ddp_;
@@ -106,11 +102,11 @@ DPTK_INLINE void ElasticState::commit() {
 }
 
 DPTK_INLINE void ElasticState::note_point(bool keeps_values) {
+    values_ = keeps_values ? copy_values() : std::vector<std::byte>();
+    keep_objects();
     ++steps_;
     synchronized_ = averages_->steps();
     generation_ = detail::ElasticGroup::generation(group_).number;
-    values_ = keeps_values ? copy_values() : std::vector<std::byte>();
-    keep_objects();
 }
 
 DPTK_INLINE void ElasticState::restore() {
@@ -149,7 +145,11 @@ DPTK_INLINE void ElasticState::exchange() {
     if (ranks.empty())
         detail::throw_agreed(group_, Error("ElasticState: all ranks that had the state of the training have "
                                            "ended while they sent it to the others"));
-    while (!averages_->can_continue(group_, std::prev(ranks.end())->second)) {
+    const auto can_continue = [&](const Point& point, int root) {
+        return averages_->can_continue(
+            group_, {.root = root, .is_reached = own >= point, .keeps_values = !values_.empty()});
+    };
+    while (!can_continue(std::prev(ranks.end())->first, std::prev(ranks.end())->second)) {
         ranks.erase(std::prev(ranks.end()));
         if (ranks.empty())
             detail::throw_agreed(
@@ -165,6 +165,7 @@ DPTK_INLINE void ElasticState::exchange() {
             exchange_from(root);
         } catch (...) {
             write_values(values);
+            averages_->roll_back();
             for (const auto& part : parts_) part->roll_back();
             throw;
         }
@@ -180,7 +181,7 @@ DPTK_INLINE void ElasticState::exchange() {
 }
 
 DPTK_INLINE void ElasticState::exchange_from(int root) {
-    averages_->continue_over(group_, root, !values_.empty());
+    averages_->continue_over(group_, root);
     for (const auto& part : parts_) part->exchange(group_, root);
     group_.barrier();
 }

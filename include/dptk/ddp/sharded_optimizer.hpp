@@ -256,7 +256,7 @@ class ShardedOptimizer : public DataParallelSteps {
             for (const std::size_t slot : slots_of(reducer().first_of_tied(parameter))) slots.push_back(slot);
         }
         optimizer_.set_group(slots, group);
-        for (const std::size_t parameter : of_parameters) groups_[parameter] = group;
+        for (const std::size_t parameter : of_parameters) groups_[reducer().first_of_tied(parameter)] = group;
     }
 
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
@@ -602,26 +602,34 @@ class ShardedOptimizer : public DataParallelSteps {
     }
 
     /// See ElasticAverages::can_continue().
-    [[nodiscard]] bool can_continue(ProcessGroup& group, int root) {
-        received_.version = copies_->version();
-        received_.has_values = !has_stepped_;
+    [[nodiscard]] bool can_continue(ProcessGroup& group, const detail::ElasticAverages::Point& point) {
+        had_stepped_ = has_stepped_;
+        std::string table;
+        std::vector<std::size_t> counts;
+        for (std::size_t i = 0; i < parameters().size(); ++i) {
+            counts.push_back(has_state(i) ? parameters()[i].count : 0);
+            table += detail::text(parameters()[i].name, ": ", counts.back(), " elements to step\n");
+        }
+        detail::check_equal_tables(group, "models", table);
+        continued_ = {.version = copies_->version(), .has_values = !has_stepped_ || point.keeps_values};
         if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) {
             if (lr_before_) optimizer_.set_lr(*lr_before_);  // the last attempt to continue has failed
-            lr_before_ = received_.lr = optimizer_.lr();
+            lr_before_ = continued_.lr = optimizer_.lr();
         }
-        group.broadcast_object(received_, root);
-        std::vector<std::size_t> counts;
-        for (std::size_t i = 0; i < parameters().size(); ++i)
-            counts.push_back(has_state(i) ? parameters()[i].count : 0);
-        sources_ = copies_->find_sources(group, root, received_.version, counts);
-        for (std::size_t i = 0; i < counts.size(); ++i)
-            if (counts[i] > 0 && sources_[i].empty()) return false;
-        return true;
+        const bool has_joined = copies_->version().generation > 0;
+        const bool is_any_joined = group.all_reduce_value<std::uint8_t>(has_joined, ReduceOp::max) != 0;
+        group.broadcast_object(continued_, point.root);
+        if (is_any_joined && continued_.version.generation == 0)
+            return false;  // a rank that would begin again
+        sources_ = copies_->find_sources(group, point.root, continued_.version, point.is_reached, counts);
+        return Copies::are_complete(sources_.states, counts) &&
+               (continued_.has_values || Copies::are_complete(sources_.values, counts));
     }
 
     /// See ElasticAverages::continue_over().
-    void continue_over(ProcessGroup& group, int root, bool keeps_values) {
-        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(received_.lr);
+    void continue_over(ProcessGroup& group, int root) {
+        if constexpr (requires { optimizer_.set_lr(optimizer_.lr()); }) optimizer_.set_lr(continued_.lr);
+        if (!continued_.has_values) has_stepped_ = true;  // as those of the root, until accept()
         slots_ = std::max(slots_, pieces().size());
         DataParallelSteps::continue_over(group, root);
         shards_ = std::make_unique<Shards>(reducer(), typename Shards::Options{});
@@ -630,10 +638,8 @@ class ShardedOptimizer : public DataParallelSteps {
             detail::keepers_of(detail::all_gather_text(group, detail::host_identity()));
         keeper_ = keepers[static_cast<std::size_t>(group.rank())];
         kept_ = static_cast<int>(detail::find(keepers, group.rank()) - keepers.begin());
-        bool has_values[] = {received_.has_values || keeps_values};
-        group.broadcast(has_values, root);
-        if (!has_values[0])
-            copies_->send_values(group, received_.version, sources_,
+        if (!continued_.has_values)
+            copies_->send_values(group, continued_.version, sources_.values,
                                  [&](const typename Copies::Source& source, std::span<const Scalar> values) {
                                      detail::copy(values, shards_
                                                               ->value({.parameter = source.parameter,
@@ -641,9 +647,8 @@ class ShardedOptimizer : public DataParallelSteps {
                                                                        .count = values.size()})
                                                               .begin());
                                  });
-        copies_->send_states(group, received_.version, detail::ElasticGroup::generation(group).number,
-                             sources_, pieces(), kept_pieces(), values_of_pieces());
-        has_stepped_ = false;
+        copies_->send_states(group, continued_.version, detail::ElasticGroup::generation(group).number,
+                             sources_.states, pieces(), kept_pieces(), values_of_pieces());
         read_received();
     }
 
@@ -659,8 +664,7 @@ class ShardedOptimizer : public DataParallelSteps {
             std::vector<std::size_t> all(pieces().size());
             std::iota(all.begin(), all.end(), std::size_t{0});
             optimizer_.set_group(all, ParameterGroup());
-            for (const auto& [parameter, group] : groups_)
-                optimizer_.set_group(slots_of(reducer().first_of_tied(parameter)), group);
+            for (const auto& [parameter, group] : groups_) optimizer_.set_group(slots_of(parameter), group);
         }
     }
 
@@ -674,10 +678,10 @@ class ShardedOptimizer : public DataParallelSteps {
 
     // ---- in an elastic job
 
-    /// What a rank that the others continue from says about its state.
-    struct Received {
+    /// The state that the ranks continue from, or may continue from.
+    struct Continued {
         detail::ShardVersion version;
-        bool has_values = false;  // whether its values are those at the end of its last step
+        bool has_values = false;  // whether the root's values are those after its last step
         double lr = 0;
     };
 
@@ -687,8 +691,9 @@ class ShardedOptimizer : public DataParallelSteps {
     bool has_stepped_ = false;                      // since the last commit, possibly in part
     int keeper_ = 0;                                // the rank that keeps copies of this rank's pieces
     int kept_ = 0;                                  // the rank whose pieces this rank keeps copies of
-    Received received_;
-    typename Copies::Sources sources_;
+    bool had_stepped_ = false;                      // before continue_over()
+    Continued continued_;
+    typename Copies::AllSources sources_;
     std::optional<double> lr_before_;  // before the ranks have changed, until all continue
 };
 
@@ -707,12 +712,14 @@ class ShardedOptimizer<O>::ElasticPart final : public detail::ElasticAverages {
             throw ArgumentError("ElasticState: the ShardedOptimizer does not belong to its group");
         sharded_.commit();
     }
-    bool can_continue(ProcessGroup& group, int root) override { return sharded_.can_continue(group, root); }
-    void continue_over(ProcessGroup& group, int root, bool keeps_values) override {
-        sharded_.continue_over(group, root, keeps_values);
+    bool can_continue(ProcessGroup& group, const Point& point) override {
+        return sharded_.can_continue(group, point);
     }
+    void continue_over(ProcessGroup& group, int root) override { sharded_.continue_over(group, root); }
+    void roll_back() override { sharded_.has_stepped_ = sharded_.had_stepped_; }
     void accept() override {
         sharded_.copies_->accept();
+        sharded_.has_stepped_ = false;
         sharded_.lr_before_.reset();
     }
 

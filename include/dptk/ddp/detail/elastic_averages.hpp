@@ -30,14 +30,23 @@ class ElasticAverages {
     /// Notes that a step is complete.
     virtual void commit() {}
 
-    /// Returns whether the ranks together have the state of rank `root` after its last step, with the same
-    /// result on all ranks. Collective.
-    [[nodiscard]] virtual bool can_continue(ProcessGroup& /*group*/, int /*root*/) { return true; }
+    /// A step of rank `root` that the ranks may continue from.
+    struct Point {
+        int root = 0;
+        bool is_reached = false;    ///< Whether this rank has completed it, or later ones.
+        bool keeps_values = false;  ///< Whether the values of this rank are those after its last step.
+    };
+
+    /// Returns whether the ranks together have the state after the last step of rank `point.root`, with the
+    /// same result on all ranks. Collective. Throws MismatchError on all ranks if their models differ.
+    [[nodiscard]] virtual bool can_continue(ProcessGroup& /*group*/, const Point& /*point*/) { return true; }
 
     /// Continues over a group that was formed again, with the values, the buffers and the optimizer's state
-    /// that rank `root` had after its last step. `keeps_values` is whether the values of this rank are those
-    /// in any case. can_continue() was called with the same rank before. Collective.
-    virtual void continue_over(ProcessGroup& group, int root, bool keeps_values) = 0;
+    /// that rank `root` had after its last step, for which can_continue() has returned true. Collective.
+    virtual void continue_over(ProcessGroup& group, int root) = 0;
+
+    /// Notes that continue_over() has failed on this rank, and that its values are those before it again.
+    virtual void roll_back() {}
 
     /// Notes that all ranks have continued.
     virtual void accept() {}

@@ -91,6 +91,7 @@ class ShardCopies {
 
         /// Removes all pieces. Their memory is used again.
         void clear() {
+            has_values = false;
             entries_.clear();
             values_.clear();
             elements_.clear();
@@ -119,6 +120,7 @@ class ShardCopies {
         }
 
         ShardVersion version;
+        bool has_values = false;  // whether the values were read
 
       private:
         std::vector<Entry> entries_;
@@ -134,10 +136,16 @@ class ShardCopies {
         std::int64_t steps = 0;
         std::size_t arrays = 0;
         int rank = 0;
+        bool has_values = false;
     };
 
-    /// Sources that follow each other, for each parameter.
+    /// Sources that follow each other, for each parameter: none if some of its elements are lost.
     using Sources = std::vector<std::vector<Source>>;
+
+    struct AllSources {
+        Sources states;
+        Sources values;
+    };
 
     /// Returns the version of the last step that commit() has been called for.
     [[nodiscard]] ShardVersion version() const noexcept { return version_; }
@@ -157,7 +165,7 @@ class ShardCopies {
     template <class ValuesOf>
     void begin_with(Copy all, const ValuesOf& values_of) {
         all.version = version_ = {};
-        loaded_.clear();
+        forget_loaded();
         copies_.clear();
         copies_.push_back(std::move(all));
         read_values(copies_.back(), values_of);
@@ -168,7 +176,7 @@ class ShardCopies {
     void add_step(ProcessGroup& group, Copy own, int keeper, int kept,
                   std::span<const ShardPiece> pieces_of_kept) {
         drop_if([&](const Copy& copy) { return copy.version != version_; });
-        loaded_.clear();
+        forget_loaded();
         next_ = {version_.steps + 1, generation_, version_.loads};
         own.version = next_;
         copies_.push_back(std::move(own));
@@ -181,6 +189,7 @@ class ShardCopies {
 
     /// Replaces the optimizer's state of a parameter, of which all ranks have `whole`, at the next commit().
     void load(std::size_t parameter, const OptimizerState<T>& whole) {
+        has_loaded_ = true;  // also if this rank has no piece of it
         for (const Copy& copy : copies_) {
             for (const auto& entry : copy.entries())
                 if (entry.piece.parameter == parameter)
@@ -192,7 +201,7 @@ class ShardCopies {
     /// `values_of` returns the values of a piece. Does not communicate.
     template <class ValuesOf>
     void commit(const ValuesOf& values_of) {
-        if (!loaded_.empty()) {
+        if (has_loaded_) {
             change_to_loaded();  // other ranks may not get there: the copies before that may be needed
         } else if (next_ != version_) {
             drop_if([&](const Copy& copy) { return copy.version != next_; });
@@ -203,10 +212,10 @@ class ShardCopies {
     }
 
     /// Returns which ranks have the elements of the parameters in this version, which is that of rank `root`.
-    /// `counts` are the parameters' numbers of elements. A parameter has no sources if some of its elements
-    /// are lost. Collective, blocks.
-    [[nodiscard]] Sources find_sources(ProcessGroup& group, int root, ShardVersion version,
-                                       std::span<const std::size_t> counts) const {
+    /// `has_values` is whether the values of this rank's copies may be used. `counts` are the parameters'
+    /// numbers of elements. Collective, blocks.
+    [[nodiscard]] AllSources find_sources(ProcessGroup& group, int root, ShardVersion version,
+                                          bool has_values, std::span<const std::size_t> counts) const {
         std::vector<Source> own;
         // Ranks that have not joined yet may have begun with other states.
         if (version.generation > 0 || group.rank() == root) {
@@ -215,15 +224,29 @@ class ShardCopies {
                 for (const auto& entry : copy.entries()) {
                     const ShardPiece& piece = entry.piece;
                     own.push_back({piece.parameter, piece.first, piece.first + piece.count, entry.steps,
-                                   entry.arrays, group.rank()});
+                                   entry.arrays, group.rank(), has_values && copy.has_values});
                 }
             }
         }
-        Sources of_parameter(counts.size());
-        for (const std::vector<Source>& of_rank : group.all_gather_object(own))
-            for (const Source& source : of_rank) of_parameter.at(source.parameter).push_back(source);
-        for (std::size_t i = 0; i < counts.size(); ++i) of_parameter[i] = cover(of_parameter[i], counts[i]);
-        return of_parameter;
+        std::vector<std::vector<Source>> states(counts.size()), values(counts.size());
+        for (const std::vector<Source>& of_rank : group.all_gather_object(own)) {
+            for (const Source& source : of_rank) {
+                states.at(source.parameter).push_back(source);
+                if (source.has_values) values.at(source.parameter).push_back(source);
+            }
+        }
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            states[i] = cover(states[i], counts[i]);
+            values[i] = cover(values[i], counts[i]);
+        }
+        return {std::move(states), std::move(values)};
+    }
+
+    /// Returns whether no elements are lost.
+    [[nodiscard]] static bool are_complete(const Sources& sources, std::span<const std::size_t> counts) {
+        for (std::size_t i = 0; i < counts.size(); ++i)
+            if (counts[i] > 0 && sources[i].empty()) return false;
+        return true;
     }
 
     /// Sends the values of each source, and calls receive(source, values) for them. Collective, blocks.
@@ -276,7 +299,7 @@ class ShardCopies {
                 }
             }
         }
-        loaded_.clear();
+        forget_loaded();
         generation_ = generation;
         received_version_ = version;
         if (version.generation == 0) received_version_.generation = generation;
@@ -302,6 +325,11 @@ class ShardCopies {
     }
 
   private:
+    void forget_loaded() {
+        loaded_.clear();
+        has_loaded_ = false;
+    }
+
     template <class Predicate>
     void drop_if(const Predicate& predicate) {
         const auto dropped = std::stable_partition(copies_.begin(), copies_.end(),
@@ -315,6 +343,7 @@ class ShardCopies {
     static void read_values(Copy& copy, const ValuesOf& values_of) {
         for (const auto& entry : copy.entries())
             detail::copy(values_of(entry.piece), copy.values(entry).begin());
+        copy.has_values = true;
     }
 
     /// Sends `own` to its keeper, and receives `other`.
@@ -351,7 +380,7 @@ class ShardCopies {
             }
             copies_.push_back(std::move(changed));
         }
-        loaded_.clear();
+        forget_loaded();
     }
 
     /// Returns those of these sources that together have all elements, or none.
@@ -402,6 +431,7 @@ class ShardCopies {
     ShardVersion next_;              // of the step after it, if its state was added; otherwise the same
     ShardVersion received_version_;  // of the copies that send_states() has added
     std::int64_t generation_ = 0;    // the current one
+    bool has_loaded_ = false;        // since the last step
     std::map<std::pair<std::size_t, std::size_t>, OptimizerState<T>>
         loaded_;  // by parameter and first element
 };
