@@ -33,17 +33,43 @@ struct Outcome {
     bool has_failed = false;  // an allocation
 };
 
+/// Averages gradients, and makes the optimizer's steps.
+struct Replicated {
+    Replicated(dptk::ProcessGroup& group, std::vector<float>& values, std::vector<float>& gradients)
+        : ddp(group, values, gradients) {}
+    [[nodiscard]] dptk::ElasticState elastic_state(dptk::ProcessGroup& group, int& steps) {
+        return {group, ddp, sgd, steps};
+    }
+    void synchronize() { ddp.synchronize(); }
+    void step() { sgd.step(ddp.parameters()); }
+
+    dptk::SGD<float> sgd{{.lr = 1, .momentum = 0.5}};
+    dptk::DistributedDataParallel ddp;
+};
+
+struct Sharded {
+    Sharded(dptk::ProcessGroup& group, std::vector<float>& values, std::vector<float>& gradients)
+        : sharded(group, values, gradients, dptk::SGD<float>({.lr = 1, .momentum = 0.5})) {}
+    [[nodiscard]] dptk::ElasticState elastic_state(dptk::ProcessGroup& group, int& steps) {
+        return {group, sharded, steps};
+    }
+    void synchronize() { sharded.synchronize(); }
+    void step() { sharded.step(); }
+
+    dptk::ShardedOptimizer<dptk::SGD<float>> sharded;
+};
+
 /// Four ranks make four steps. Rank 3 is lost in the third one, and rank `victim` when its allocation `n` of
 /// the change that follows fails.
+template <class Steps>
 Outcome train_with_failure(Place place, int victim, long n) {
     std::atomic<int> right = 0, wrong = 0;
     std::atomic<bool> has_failed = false;
     const auto train = [&](dptk::ProcessGroup& group) {
         std::vector<float> values(256), gradients(256, -1);
-        dptk::ShardedOptimizer sharded(group, values, gradients,
-                                       dptk::SGD<float>({.lr = 1, .momentum = 0.5}));
+        Steps training(group, values, gradients);
         int steps = 0;
-        dptk::ElasticState state(group, sharded, steps);
+        dptk::ElasticState state = training.elastic_state(group, steps);
         state.restore();
         bool is_victim = group.rank() == victim, is_first_time = true;
         const auto lose_rank_3 = [&](Place here) {
@@ -58,9 +84,9 @@ Outcome train_with_failure(Place place, int victim, long n) {
         };
         while (steps < 4) {
             try {
-                sharded.synchronize();
+                training.synchronize();
                 lose_rank_3(Place::before_the_step);
-                sharded.step();
+                training.step();
                 ++steps;
                 lose_rank_3(Place::after_the_step);
                 state.commit();
@@ -82,30 +108,35 @@ Outcome train_with_failure(Place place, int victim, long n) {
     try {
         dptk::launch_threads(4, train, {.timeout = 20s, .elastic = true});
     } catch (
-        const std::exception&) {  // both copies of a part were lost, or all ranks were told of the failure
+        const std::exception&) {  // a state was lost with two ranks, or all ranks were told of the failure
     }
     return {right, wrong, has_failed};
 }
 
-}  // namespace
-
-TEST_CASE(
-    "the other ranks have the right values if a rank ends while it exchanges the state of a sharded "
-    "optimizer") {
+template <class Steps>
+void check_training_with_failures(Place place) {
     const char* const given = std::getenv("DPTK_TEST_SEEDS");
     const long every = given == nullptr ? 9 : 1;
-    for (const Place place : {Place::before_the_step, Place::after_the_step}) {
-        int continued = 0;
-        for (const int victim : {0, 1}) {
-            for (long n = 1; n < 250; n += every) {
-                CAPTURE(static_cast<int>(place));
-                CAPTURE(victim);
-                CAPTURE(n);
-                const Outcome outcome = train_with_failure(place, victim, n);
-                CHECK(outcome.wrong == 0);
-                if (outcome.has_failed && outcome.right == 2) ++continued;
-            }
+    int continued = 0;
+    for (const int victim : {0, 1}) {
+        for (long n = 1; n < 250; n += every) {
+            CAPTURE(victim);
+            CAPTURE(n);
+            const Outcome outcome = train_with_failure<Steps>(place, victim, n);
+            CHECK(outcome.wrong == 0);
+            if (outcome.has_failed && outcome.right == 2) ++continued;
         }
-        CHECK(continued > 5);
     }
+    CHECK(continued > 5);
+}
+
+}  // namespace
+
+TEST_CASE("the other ranks have the right values if a rank ends while it exchanges its state") {
+    check_training_with_failures<Replicated>(Place::before_the_step);
+}
+
+TEST_CASE("the other ranks have the right values if a rank ends while it exchanges a sharded state") {
+    check_training_with_failures<Sharded>(Place::before_the_step);
+    check_training_with_failures<Sharded>(Place::after_the_step);
 }
