@@ -36,6 +36,13 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+
+template <class O>
+class ShardedAverages;
+
+}  // namespace detail
+
 /// Wraps a function step(slot, value, gradient) as an optimizer. A slot is a part of a parameter, and is
 /// the same part in each step: this rank's part, or with fused steps 64 KiB of it.
 template <std::floating_point T>
@@ -385,7 +392,7 @@ class ShardedOptimizer : public DataParallelSteps {
 
   private:
     friend class ElasticState;
-    class ElasticPart;
+    friend class detail::ShardedAverages<O>;
 
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
@@ -570,7 +577,7 @@ class ShardedOptimizer : public DataParallelSteps {
     // ---- in an elastic job
 
     [[nodiscard]] std::unique_ptr<detail::ElasticAverages> elastic_averages() {
-        return std::make_unique<ElasticPart>(*this);
+        return std::make_unique<detail::ShardedAverages<O>>(*this);
     }
 
     /// Returns a copy of this rank's part of the state.
@@ -697,10 +704,13 @@ class ShardedOptimizer : public DataParallelSteps {
     std::optional<double> lr_before_;  // before the ranks have changed, until all continue
 };
 
-template <Optimizer O>
-class ShardedOptimizer<O>::ElasticPart final : public detail::ElasticAverages {
+namespace detail {
+
+/// A ShardedOptimizer as a part of an ElasticState.
+template <class O>
+class ShardedAverages final : public ElasticAverages {
   public:
-    explicit ElasticPart(ShardedOptimizer& sharded) : sharded_(sharded) {}
+    explicit ShardedAverages(ShardedOptimizer<O>& sharded) : sharded_(sharded) {}
     std::size_t steps() override { return sharded_.reducer().steps(); }
     std::vector<ParameterRef> find_parameters() override { return sharded_.reducer().find_parameters(); }
     std::vector<std::byte> copy_buffers() override { return sharded_.reducer().copy_buffers(); }
@@ -724,7 +734,9 @@ class ShardedOptimizer<O>::ElasticPart final : public detail::ElasticAverages {
     }
 
   private:
-    ShardedOptimizer& sharded_;
+    ShardedOptimizer<O>& sharded_;
 };
+
+}  // namespace detail
 
 }  // namespace DPTK_NAMESPACE
