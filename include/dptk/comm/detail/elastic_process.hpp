@@ -29,7 +29,7 @@ class ElasticProcess final : public ElasticGroup {
                                                            const std::string& address,
                                                            std::chrono::milliseconds timeout);
 
-    [[nodiscard]] ProcessGroup connect() override;
+    [[nodiscard]] DPTK_INLINE ProcessGroup connect() override;
     [[nodiscard]] const Generation& current() const override { return membership_.generation(); }
     [[nodiscard]] std::optional<std::string> why_ended() override { return membership_.why_ended(); }
     void note_formed() override { membership_.note_formed(); }

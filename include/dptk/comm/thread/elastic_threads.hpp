@@ -77,9 +77,9 @@ class ElasticThread final : public ElasticGroup {
         : members_(std::move(members)), id_(id) {}
 
   private:
-    [[nodiscard]] ProcessGroup connect() override;
+    [[nodiscard]] DPTK_INLINE ProcessGroup connect() override;
     [[nodiscard]] const Generation& current() const override { return joined_.generation; }
-    [[nodiscard]] std::optional<std::string> why_ended() override;
+    [[nodiscard]] DPTK_INLINE std::optional<std::string> why_ended() override;
     void note_formed() override { members_->note_formed(joined_.generation); }
     void note_finishing() override { members_->note_finishing(joined_.generation); }
 
