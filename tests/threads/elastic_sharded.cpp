@@ -312,7 +312,7 @@ TEST_CASE("tied parameters of an elastic job have the group that was set last") 
 
 TEST_CASE("sharded models that differ between ranks are an error on all of them") {
     const RecordedLog log;
-    for (const std::size_t additional : {0, 1}) {
+    for (const std::size_t additional : {0U, 1U}) {
         std::atomic<std::size_t> started = 0;
         std::atomic<int> told = 0;
         const auto train = [&](dptk::ProcessGroup& group) {

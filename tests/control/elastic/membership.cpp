@@ -63,9 +63,9 @@ class MonitoredStore {
 
 /// Calls function(i) in `count` threads.
 template <class Function>
-void in_threads(int count, const Function& function) {
+void in_threads(std::size_t count, const Function& function) {
     std::vector<std::thread> threads;
-    for (int i = 0; i < count; ++i) threads.emplace_back([&function, i] { function(i); });
+    for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&function, i] { function(i); });
     for (std::thread& thread : threads) thread.join();
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("members join generations one after the other, without those that have
     for (int i = 0; i < 3; ++i) members.push_back(job.member());
     CHECK_FALSE(members[0]->has_begun());
     std::vector<Generation> generations(3);
-    in_threads(3, [&](int i) {
+    in_threads(3, [&](std::size_t i) {
         generations[i] = members[i]->join();
         members[i]->note_formed();
     });
@@ -86,8 +86,8 @@ TEST_CASE("members join generations one after the other, without those that have
     CHECK(members[0]->has_begun());
 
     members.erase(members.begin() + 1);
-    in_threads(2, [&](int i) { generations[i] = members[i]->join(); });
-    for (int i = 0; i < 2; ++i) CHECK(generations[i] == Generation{2, {all[0], all[2]}});
+    in_threads(2, [&](std::size_t i) { generations[i] = members[i]->join(); });
+    for (std::size_t i = 0; i < 2; ++i) CHECK(generations[i] == Generation{2, {all[0], all[2]}});
 }
 
 TEST_CASE("a member that comes later joins when the others form the next generation") {
@@ -125,7 +125,7 @@ TEST_CASE("members that have lost the first store continue with the second one")
                 CHECK(address == "the second store");
                 return connect_to(second.port());
             }}));
-    in_threads(3, [&](int i) {
+    in_threads(3, [&](std::size_t i) {
         members[i]->join();
         members[i]->note_formed();
     });
@@ -133,14 +133,14 @@ TEST_CASE("members that have lost the first store continue with the second one")
     REQUIRE(before.members.size() == 3);
     served.reset();
     members[0]->note_formed();  // the loss is no error here: join() finds it
-    in_threads(3, [&](int i) {
+    in_threads(3, [&](std::size_t i) {
         CHECK(members[i]->join().number == before.number + 1);
         members[i]->note_formed();
     });
     for (const auto& member : members) CHECK(member->generation().members == before.members);
     CHECK(members[0]->store_of_generation()->get("formed", 10s).empty());
     members.pop_back();
-    in_threads(2, [&](int i) { members[i]->join(); });
+    in_threads(2, [&](std::size_t i) { members[i]->join(); });
     CHECK(members[1]->generation().members == std::vector{members[0]->id(), members[1]->id()});
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("a member that has lost the first store, unlike the others, throws tha
             MembershipOptions{.store = dptk::TcpStore::connect({"127.0.0.1", first->port()}),
                               .heartbeat_timeout = 500ms,
                               .open_second = [&](const std::string&) { return second.local(); }}));
-    in_threads(2, [&](int i) { members[i]->join(); });
+    in_threads(2, [&](std::size_t i) { members[i]->join(); });
     first.reset();
     CHECK_THROWS_WITH_AS(members[1]->join(),
                          "this process has lost the store of the elastic job, but the others have not: it "
