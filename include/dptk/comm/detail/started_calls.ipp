@@ -116,8 +116,8 @@ DPTK_INLINE void StartedCalls::await_end() {
 }
 
 DPTK_INLINE void StartedCalls::abandon() {
-    static_cast<void>(new std::vector<Started>(std::move(started_.all)));
-    static_cast<void>(new std::vector<Started>(std::move(messages_.all)));
+    for (std::vector<Started>* const calls : {&started_.all, &messages_.all})
+        if (!calls->empty()) static_cast<void>(new std::vector<Started>(std::move(*calls)));  // for ever
 }
 
 DPTK_INLINE void StartedCalls::Started::finish() const {
