@@ -183,7 +183,9 @@ TEST_CASE("a timer signal does not change what a network on oneDNN computes") {
         for (const Graph& graph : graphs) {
             const auto expected = trained_parameters(graph);
             const ProfilingTimer timer;
-            const bool same = trained_parameters(graph) == expected;
+            bool same = true;
+            for (int run = 0; run < 50 && (run == 0 || handled == 0); ++run)  // the timer may be late
+                same = same && trained_parameters(graph) == expected;
             CHECK(same);
             CHECK(handled > 0);
         }

@@ -1,10 +1,10 @@
 // Ranks that wait on a processor that another thread needs.
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <dptk/comm/shm.hpp>
 #include <dptk/comm/shm/paced_progress.hpp>
 #include <dptk/comm/thread.hpp>
-#include <sched.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -46,7 +46,8 @@ class BusyThread {
   private:
     std::atomic<bool> ended_ = false;
     std::thread thread_{[this] {
-        while (!ended_) {}
+        while (!ended_) {
+        }
     }};
 };
 
@@ -58,11 +59,17 @@ class BusyThread {
 }
 
 /// Checks that a rank often sleeps while it waits. Each yield would cost a time slice of the busy thread.
+/// Tries several times, since other programs on the machine may keep the ranks from waiting.
 void check_waits(dptk::ProcessGroup& group) {
     constexpr int calls = 400;
-    const long before = sleeps();
-    for (int call = 0; call < calls; ++call) static_cast<void>(group.all_reduce_value(1));
-    CHECK(sleeps() - before > calls / 8);
+    bool sleep_all = false;
+    for (int round = 0; round < 20 && !sleep_all; ++round) {
+        const long before = sleeps();
+        for (int call = 0; call < calls; ++call) static_cast<void>(group.all_reduce_value(1));
+        const int sleeps_often = sleeps() - before > calls / 8 ? 1 : 0;
+        sleep_all = group.all_reduce_value(sleeps_often, dptk::ReduceOp::min) == 1;
+    }
+    CHECK(sleep_all);
 }
 
 }  // namespace
@@ -70,8 +77,12 @@ void check_waits(dptk::ProcessGroup& group) {
 TEST_CASE("ranks that wait sleep if another thread needs their processor") {
     const OneProcessor here;
     const BusyThread busy;
-    SUBCASE("threads") { dptk::launch_threads(2, check_waits); }
-    SUBCASE("shared memory") { test::launch_on_hosts({"a", "a"}, check_waits); }
+    SUBCASE("threads") {
+        dptk::launch_threads(2, check_waits);
+    }
+    SUBCASE("shared memory") {
+        test::launch_on_hosts({"a", "a"}, check_waits);
+    }
 }
 
 TEST_CASE("slow progress is rare while no operation is pending") {
