@@ -35,6 +35,28 @@ struct RankLost : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// A training of the model with a sharded optimizer, for one epoch.
+struct Training {
+    explicit Training(dptk::ProcessGroup& group)
+        : steps(group, model),
+          sampler(elastic::samples, group, elastic::sampling),
+          cursor(sampler, elastic::batch_size, 1),
+          state(steps.elastic_state(group, cursor)) {}
+
+    void step() {
+        model.compute(cursor.batch());
+        steps.synchronize(cursor.batch().size());
+        steps.step();
+        cursor.advance();
+    }
+
+    elastic::Model model;
+    elastic::ShardedSteps steps;
+    dptk::DistributedSampler sampler;
+    dptk::BatchCursor cursor;
+    dptk::ElasticState state;
+};
+
 /// A position that calls a function when it is received.
 struct WatchedPosition {
     std::function<void()> is_received;
@@ -76,20 +98,14 @@ TEST_CASE("a state of a sharded optimizer that was loaded in a step is not lost 
     }
     std::atomic<int> checked = 0;
     const auto train = [&](dptk::ProcessGroup& group) {
-        elastic::Model model;
-        elastic::ShardedSteps steps(group, model);
-        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
-        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
-        dptk::ElasticState state = steps.elastic_state(group, cursor);
+        Training training(group);
+        dptk::ElasticState& state = training.state;
         std::uint64_t hash = 0;
         const auto step = [&] {
-            model.compute(cursor.batch());
-            steps.synchronize(cursor.batch().size());
-            steps.step();
-            cursor.advance();
+            training.step();
             if (state.steps() == 1) {
-                steps.load_state(loaded);
-                hash = model.hash();
+                training.steps.load_state(loaded);
+                hash = training.model.hash();
             }
         };
         while (state.steps() < 3) {
@@ -97,8 +113,8 @@ TEST_CASE("a state of a sharded optimizer that was loaded in a step is not lost 
                 if (state.steps() == 2) {
                     if (group.size() == 4 && group.rank() == 1) throw RankLost("after the state was loaded");
                     group.barrier();
-                    const std::vector<dptk::OptimizerState<float>> all = steps.state();
-                    CHECK(model.hash() == hash);
+                    const std::vector<dptk::OptimizerState<float>> all = training.steps.state();
+                    CHECK(training.model.hash() == hash);
                     if (group.rank() == 0) {
                         for (std::size_t i = 0; i < 3; ++i) {
                             CHECK(all[i].steps == 7);
@@ -160,20 +176,14 @@ TEST_CASE("the other ranks say so if a part of a sharded optimizer's state is lo
     const RecordedLog log;
     std::atomic<int> told = 0;
     const auto train = [&](dptk::ProcessGroup& group) {
-        elastic::Model model;
-        elastic::ShardedSteps steps(group, model);
-        dptk::DistributedSampler sampler(elastic::samples, group, elastic::sampling);
-        dptk::BatchCursor cursor(sampler, elastic::batch_size, 1);
-        dptk::ElasticState state = steps.elastic_state(group, cursor);
+        Training training(group);
+        dptk::ElasticState& state = training.state;
         try {
-            state.run([&] { return cursor.done(); },
+            state.run([&] { return training.cursor.done(); },
                       [&] {
                           if (state.steps() == 3 && group.size() == 4 && group.rank() % 2 == 1)
                               throw RankLost("with the only other copy");
-                          model.compute(cursor.batch());
-                          steps.synchronize(cursor.batch().size());
-                          steps.step();
-                          cursor.advance();
+                          training.step();
                       });
         } catch (const dptk::Error& error) {
             if (std::string(error.what()).find("was lost, because both ranks that had it") !=

@@ -69,10 +69,10 @@ class ShardCopies {
       public:
         struct Entry {
             ShardPiece piece;
-            std::int64_t steps = 0;  // of the optimizer
-            std::size_t arrays = 0;  // of its state
+            std::int64_t steps = 0;  // the optimizer's
+            std::size_t arrays = 0;  // in the optimizer's state
             std::size_t first_value = 0;
-            std::size_t first_element = 0;  // of the first array
+            std::size_t first_element = 0;  // that of the first array
         };
 
         void add(const ShardPiece& piece, const OptimizerState<T>& state) {
@@ -255,14 +255,8 @@ class ShardCopies {
         std::vector<T> values;
         for (const std::vector<Source>& of_parameter : sources) {
             for (const Source& source : of_parameter) {
-                values.resize(source.end - source.first);
-                if (source.rank == group.rank()) {
-                    const auto [copy, entry] = find(version, source);
-                    detail::copy(
-                        copy->values(*entry).subspan(source.first - entry->piece.first, values.size()),
-                        values.begin());
-                }
-                group.broadcast(values, source.rank);
+                send(group, version, source, values,
+                     [](Copy& copy, const auto& entry) { return copy.values(entry); });
                 receive(source, std::span<const T>(values));
             }
         }
@@ -286,15 +280,9 @@ class ShardCopies {
         std::vector<T> elements;
         for (const std::vector<Source>& of_parameter : sources) {
             for (const Source& source : of_parameter) {
-                elements.resize(source.end - source.first);
                 for (std::size_t i = 0; i < source.arrays; ++i) {
-                    if (source.rank == group.rank()) {
-                        const auto [copy, entry] = find(version, source);
-                        detail::copy(copy->array(*entry, i).subspan(source.first - entry->piece.first,
-                                                                    elements.size()),
-                                     elements.begin());
-                    }
-                    group.broadcast(elements, source.rank);
+                    send(group, version, source, elements,
+                         [i](Copy& copy, const auto& entry) { return copy.array(entry, i); });
                     for (Copy& copy : received) write(copy, source, i, elements);
                 }
             }
@@ -398,19 +386,23 @@ class ShardCopies {
         return chosen;
     }
 
-    /// Returns where this rank has a source.
-    [[nodiscard]] std::pair<Copy*, const typename Copy::Entry*> find(ShardVersion version,
-                                                                     const Source& source) {
+    /// Sends what `part_of` returns for the source's elements to all ranks, which receive it in `elements`.
+    /// Collective, blocks.
+    template <class PartOf>
+    void send(ProcessGroup& group, ShardVersion version, const Source& source, std::vector<T>& elements,
+              const PartOf& part_of) {
+        elements.resize(source.end - source.first);
         for (Copy& copy : copies_) {
-            if (copy.version != version) continue;
+            if (copy.version != version || source.rank != group.rank()) continue;
             for (const auto& entry : copy.entries()) {
                 const ShardPiece& piece = entry.piece;
                 if (piece.parameter == source.parameter && piece.first <= source.first &&
                     piece.first + piece.count >= source.end)
-                    return {&copy, &entry};
+                    detail::copy(part_of(copy, entry).subspan(source.first - piece.first, elements.size()),
+                                 elements.begin());
             }
         }
-        throw Error("ShardCopies: a source has disappeared");
+        group.broadcast(elements, source.rank);
     }
 
     /// Writes the elements of a source's array `i` to the pieces of a copy.
@@ -427,9 +419,9 @@ class ShardCopies {
 
     std::vector<Copy> copies_;
     std::vector<Copy> unused_;       // their memory is used for the next ones
-    ShardVersion version_;           // of the last step that commit() has been called for
-    ShardVersion next_;              // of the step after it, if its state was added; otherwise the same
-    ShardVersion received_version_;  // of the copies that send_states() has added
+    ShardVersion version_;           // the last one for which commit() was called
+    ShardVersion next_;              // the one after it, if its state was added; otherwise the same
+    ShardVersion received_version_;  // that which send_states() has added
     std::int64_t generation_ = 0;    // the current one
     bool has_loaded_ = false;        // since the last step
     std::map<std::pair<std::size_t, std::size_t>, OptimizerState<T>>
