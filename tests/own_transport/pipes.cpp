@@ -82,6 +82,18 @@ std::vector<dptk::detail::ChildEnd> run_job(int size, Fn fn) {
     });
 }
 
+/// Returns on rank `last` when the other ranks have left all calls, so that its failure does not end one of
+/// them: a barrier may return on one rank before it returns on another.
+void meet(dptk::ProcessGroup& group, int last) {
+    group.barrier();
+    int token = 0;
+    for (int rank = 0; rank < group.size(); ++rank) {
+        if (rank == last) continue;
+        if (group.rank() == last) group.recv(std::span(&token, 1), rank);
+        if (group.rank() == rank) group.send(std::span(&token, 1), last);
+    }
+}
+
 /// Waits for a message that never comes, and checks that this ends with a PeerLostError that contains `text`.
 void check_wait_ends(dptk::ProcessGroup& group, int from, const char* text) {
     int number = 0;
@@ -267,7 +279,7 @@ TEST_CASE("an exception on one rank ends the others' calls, with its text if nob
     for (const bool is_caught : {true, false}) {
         CAPTURE(is_caught);
         const auto ends = run_job(3, [is_caught](dptk::ProcessGroup& group) {
-            group.barrier();
+            meet(group, 1);
             if (group.rank() == 1) {
                 if (is_caught) throw std::runtime_error("rank 1 has had enough");
                 std::signal(SIGABRT, SIG_DFL);
@@ -285,7 +297,7 @@ TEST_CASE("an exception on one rank ends the others' calls, with its text if nob
 
 TEST_CASE("a rank that is killed is named by the others, which wait for each other") {
     const auto ends = run_job(3, [](dptk::ProcessGroup& group) {
-        group.barrier();
+        meet(group, 2);
         if (group.rank() == 2) ::raise(SIGKILL);
         check_wait_ends(group, 1 - group.rank(), "rank 2");
     });
