@@ -38,7 +38,7 @@ class Gloo {
         attributes.hostname = group.local_size() == group.size() ? dptk::detail::loopback_address()
                                                                  : dptk::detail::own_addresses().front();
         auto device = gloo::transport::tcp::CreateDevice(attributes);
-        Store store(group.channel().control().store());
+        Store store(group.engine().control()->store());
         context_->connectFullMesh(store, device);
     }
 

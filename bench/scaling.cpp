@@ -3,6 +3,7 @@
 // in a simulated network, in which each rank has its own link. Buckets are sent one after the other, each
 // as soon as backward has filled it.
 //   scaling [--quick]
+#include <dptk/comm/algorithms/run.hpp>
 #include <dptk/ddp/bucket_plan.hpp>
 #include <dptk/train.hpp>
 #include "simulated/simulated.hpp"

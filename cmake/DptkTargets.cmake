@@ -54,8 +54,9 @@ function(dptk_add_header_target name)
 endfunction()
 
 dptk_add_headers(dptk ddp.hpp core/*.[hi]pp core/detail/*.[hi]pp control/*/*.[hi]pp control/*/detail/*.[hi]pp comm/*.[hi]pp
-    comm/algorithms/*.[hi]pp comm/detail/*.[hi]pp comm/shm/*.[hi]pp comm/tcp/*.[hi]pp comm/thread/*.[hi]pp data/*.[hi]pp
-    data/detail/*.[hi]pp data/transforms/*.[hi]pp ddp/*.[hi]pp ddp/detail/*.[hi]pp ddp/hooks/*.[hi]pp optim/*.[hi]pp)
+    comm/algorithms/*.[hi]pp comm/detail/*.[hi]pp comm/engine/*.[hi]pp comm/shm/*.[hi]pp comm/tcp/*.[hi]pp
+    comm/thread/*.[hi]pp data/*.[hi]pp data/detail/*.[hi]pp data/transforms/*.[hi]pp ddp/*.[hi]pp ddp/detail/*.[hi]pp
+    ddp/hooks/*.[hi]pp optim/*.[hi]pp)
 target_link_libraries(dptk_dptk INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 
 dptk_add_headers(mpi comm/mpi.[hi]pp comm/mpi/*.[hi]pp)

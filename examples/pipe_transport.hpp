@@ -1,7 +1,7 @@
 // A custom transport: messages between processes of one host, over pipes. To support an interconnect of your
 // own, copy this class and replace the pipes.
 //
-// The Transport concept (dptk/comm/transport.hpp) requires five members:
+// A transport derives from dptk::Transport (dptk/comm/transport.hpp), and overrides at least five functions:
 //   rank(), size()          this process's rank, and the number of ranks
 //   backend()               a short name for messages
 //   send(buffer, to, tag)   returns when the buffer may be changed again; may block until `to` receives it
@@ -9,14 +9,14 @@
 // Messages with one tag from one rank to another must arrive in the order in which they were sent. A call
 // that fails throws: PeerLostError if the other rank has exited.
 //
-// dptk implements the rest with these members: all collectives, for all element types, all operations and any
-// number of ranks, and *_async calls, which run one after the other, so that only one thread at a time calls
-// the transport. A transport that is `interruptible` waits only in dptk::wait_readable() and wait_writable(),
-// or calls dptk::check_call() between two polls: time limits, and failures of other ranks, then end its calls
-// with an exception. Otherwise they end the process.
+// dptk implements the rest with these functions: all collectives, for all element types, all operations and
+// any number of ranks, and *_async calls, which run one after the other, so that only one thread at a time
+// calls the transport. A transport with the capability `is_interruptible` waits only in dptk::wait_readable()
+// and wait_writable(), or calls dptk::check_call() between two polls: time limits, and failures of other
+// ranks, then end its calls with an exception. Otherwise they end the process.
 //
-// The concept lists the optional members of a transport, such as a native all_reduce, recv_any, or
-// duplicate() for communication in the background.
+// The other functions of dptk::Transport can be overridden as well: run() for native collectives, recv_any(),
+// or duplicate() for communication in the background.
 #pragma once
 
 #include <dptk/comm/call_wait.hpp>
@@ -72,26 +72,27 @@ struct PipeEnvelope {
     }
 };
 
-class PipeTransport {
+class PipeTransport final : public dptk::Transport {
   public:
-    static constexpr bool interruptible = true;
-
     /// Creates the transport of rank `rank`. `pairs[i]` connects that rank with rank i; `pairs[rank]` is
     /// unused. SIGPIPE must be ignored. The loss of a rank is detected only if no process holds pipe ends of
     /// other ranks.
     PipeTransport(int rank, std::vector<PipePair> pairs) : rank_(rank), pairs_(std::move(pairs)) {}
 
-    [[nodiscard]] int rank() const { return rank_; }
-    [[nodiscard]] int size() const { return static_cast<int>(pairs_.size()); }
-    [[nodiscard]] std::string_view backend() const { return "pipes"; }
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return static_cast<int>(pairs_.size()); }
+    [[nodiscard]] std::string_view backend() const override { return "pipes"; }
+    [[nodiscard]] dptk::TransportCapabilities capabilities() const override {
+        return {.is_interruptible = true};
+    }
 
-    void send(const dptk::Buffer& buffer, int to, int tag) {
+    void send(const dptk::Buffer& buffer, int to, int tag) override {
         PipeEnvelope envelope{buffer.bytes(), tag};
         write_all(to, &envelope, sizeof envelope);
         write_all(to, buffer.data, buffer.bytes());
     }
 
-    void recv(const dptk::Buffer& buffer, int from, int tag) {
+    void recv(const dptk::Buffer& buffer, int from, int tag) override {
         const PipeEnvelope expected{buffer.bytes(), tag};
         PipeEnvelope found{};
         read_all(from, &found, sizeof found);
@@ -137,7 +138,5 @@ class PipeTransport {
     int rank_;
     std::vector<PipePair> pairs_;
 };
-
-static_assert(dptk::Transport<PipeTransport>);
 
 using PipeCommunicator = dptk::BasicCommunicator<PipeTransport>;

@@ -15,6 +15,7 @@
 #include "dptk/comm/shm/reduce_scatter.ipp"
 #include "dptk/comm/shm/region.ipp"
 #include "dptk/comm/shm/settings.ipp"
+#include "dptk/comm/shm/transport.ipp"
 #include "dptk/comm/thread.ipp"
 #include "dptk/comm/thread/elastic_threads.ipp"
 #include "dptk/comm/thread/hub.ipp"

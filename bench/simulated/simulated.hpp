@@ -84,7 +84,7 @@ SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, Thre
     detail::SimulatedJob job(network, options);
     const auto run_rank = [&](ProcessGroup& group) {
         const std::shared_ptr<detail::SimulatedRank> self =
-            job.join(group.rank(), group.channel().control().job_state());
+            job.join(group.rank(), group.engine().control()->job_state());
         group = SimulatedCommunicator(job.transport(self));  // launch_threads owns and closes it
         if constexpr (std::is_invocable_v<Fn&, ProcessGroup&, SimulatedClock&>) {
             fn(group, self->clock);

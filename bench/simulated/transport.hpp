@@ -16,6 +16,7 @@
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/detail/work_error.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/process/deadline.hpp"
@@ -29,45 +30,44 @@
 namespace DPTK_NAMESPACE {
 
 /// A transport that supports only messages. launch_simulated creates it.
-class SimulatedTransport {
+class SimulatedTransport final : public Transport {
   public:
-    static constexpr bool interruptible = true;
-
     /// Creates the transport of rank `self`.
     SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub, std::shared_ptr<detail::SimulatedRank> self,
                        std::shared_ptr<detail::ControlPlane> control);
 
-    [[nodiscard]] int rank() const noexcept { return rank_; }
-    [[nodiscard]] int size() const noexcept { return hub_->size(); }
-    [[nodiscard]] std::string_view backend() const noexcept { return "simulated"; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
+    [[nodiscard]] int rank() const noexcept override { return rank_; }
+    [[nodiscard]] int size() const noexcept override { return hub_->size(); }
+    [[nodiscard]] std::string_view backend() const noexcept override { return "simulated"; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return control_; }
 
-    [[nodiscard]] int local_rank() const noexcept { return count_on_host(rank_); }
-    [[nodiscard]] int local_size() const noexcept;
+    [[nodiscard]] int local_rank() const noexcept override { return count_on_host(rank_); }
+    [[nodiscard]] int local_size() const noexcept override;
 
-    void send(const Buffer& buffer, int to, int tag);
-    void recv(const Buffer& buffer, int from, int tag);
+    void send(const Buffer& buffer, int to, int tag) override;
+    void recv(const Buffer& buffer, int from, int tag) override;
 
     /// Receives, of the messages that have been sent so far, the one that arrives first. Returns its source
     /// rank.
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) override;
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) override;
 
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+    [[nodiscard]] std::shared_ptr<WorkState> start_message(const Message& message) override;
 
-    /// Returns true in virtual time: a background thread would make the times nondeterministic.
-    [[nodiscard]] bool progresses_by_caller() const noexcept;
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
+    /// The caller progresses calls in virtual time: a background thread would make the times
+    /// nondeterministic.
+    [[nodiscard]] TransportCapabilities capabilities() const override;
 
     /// Creates an independent transport over the same ranks. Takes no simulated time.
-    [[nodiscard]] SimulatedTransport duplicate();
+    [[nodiscard]] std::unique_ptr<Transport> duplicate() override;
 
     /// Creates a transport over some of the ranks, which need not synchronize with the others. Takes no
     /// simulated time.
-    [[nodiscard]] SimulatedTransport subgroup(std::span<const int> ranks, std::string_view name);
+    [[nodiscard]] std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                      std::string_view name) override;
 
-    void leave() noexcept { hub_->leave(rank_); }
+    void leave() noexcept override { hub_->leave(rank_); }
 
   private:
     [[nodiscard]] int position(int number) const;
@@ -223,24 +223,24 @@ inline int SimulatedTransport::local_size() const noexcept {
 }
 
 inline void SimulatedTransport::send(const Buffer& buffer, int to, int tag) {
-    Work(start({Verb::send, buffer, to, tag})).wait();
+    Work(start_message({Verb::send, buffer, to, tag})).wait();
 }
 
 inline void SimulatedTransport::recv(const Buffer& buffer, int from, int tag) {
-    Work(start({Verb::recv, buffer, from, tag})).wait();
+    Work(start_message({Verb::recv, buffer, from, tag})).wait();
 }
 
 inline int SimulatedTransport::recv_any(const Buffer& buffer, int tag) {
-    return Work(start({Verb::recv, buffer, any_rank, tag})).source_rank();
+    return Work(start_message({Verb::recv, buffer, any_rank, tag})).source_rank();
 }
 
 inline void SimulatedTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
-    Work sent(start({Verb::send, out, to, tag}));
+    Work sent(start_message({Verb::send, out, to, tag}));
     recv(in, from, tag);
     sent.wait();
 }
 
-inline std::shared_ptr<WorkState> SimulatedTransport::start(const Message& message) {
+inline std::shared_ptr<WorkState> SimulatedTransport::start_message(const Message& message) {
     if (message.verb == Verb::recv)
         return std::make_shared<detail::SimulatedReceive>(hub_, self_, rank_, message);
     hub_->check_peer(message.peer);
@@ -253,18 +253,25 @@ inline std::shared_ptr<WorkState> SimulatedTransport::start(const Message& messa
     return std::make_shared<detail::SimulatedSend>(hub_, self_, begin + duration);
 }
 
-inline bool SimulatedTransport::progresses_by_caller() const noexcept {
-    return hub_->network.time == SimulatedTime::virtual_clock;
+inline TransportCapabilities SimulatedTransport::capabilities() const {
+    return {.recv_any = true,
+            .start_message = true,
+            .duplicate = true,
+            .subgroup = true,
+            .is_interruptible = true,
+            .progresses_by_caller = hub_->network.time == SimulatedTime::virtual_clock};
 }
 
-inline SimulatedTransport SimulatedTransport::duplicate() {
-    return {hub_->part(detail::text("duplicate ", duplicates_++), hub_->members), self_, control_};
+inline std::unique_ptr<Transport> SimulatedTransport::duplicate() {
+    return std::make_unique<SimulatedTransport>(
+        hub_->part(detail::text("duplicate ", duplicates_++), hub_->members), self_, control_);
 }
 
-inline SimulatedTransport SimulatedTransport::subgroup(std::span<const int> ranks, std::string_view name) {
+inline std::unique_ptr<Transport> SimulatedTransport::subgroup(std::span<const int> ranks,
+                                                               std::string_view name) {
     std::vector<int> members;
     for (const int rank : ranks) members.push_back(hub_->member(rank));
-    return {hub_->part(name, members), self_, control_};
+    return std::make_unique<SimulatedTransport>(hub_->part(name, members), self_, control_);
 }
 
 inline int SimulatedTransport::position(int number) const {

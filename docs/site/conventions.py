@@ -1,21 +1,16 @@
-"""Adds descriptions of members that a documented concept or the language defines: those of transports, network backends
-and iterators, moves, and specializations of DTypeTraits. They have no comment in the headers.
+"""Adds descriptions of members that a documented concept or the language defines: those of network backends and
+iterators, moves, and specializations of DTypeTraits. They have no comment in the headers.
 
 All other public names must have a comment in the header, otherwise doxygen warns.
 """
 import re
 
-TRANSPORT = ("rank|size|backend|local_rank|local_size|control|send|recv|recv_any|send_recv|all_reduce|reduce|broadcast|"
-             "all_gather|all_gather_uneven|gather|scatter|reduce_scatter|all_to_all|all_to_all_uneven|barrier|reduces|run|start|duplicate|"
-             "subgroup|allocate|allocate_on_device|progress|progresses_by_caller|callable_from_this_thread|leave|prepare|"
-             "takes_device_memory|transfer|probe")
 BACKEND = ("fuses_relu|nominal_input|input_layout|output_gradient_layout|make_layer|reserve|bytes|make_memory|bind|load|"
            "plan_store|plan_sum")
 ITERATOR = r"using (value_type|reference|pointer|difference_type|iterator_concept|iterator_category) ="
 
 # Patterns of a header's path and of a declaration in it, and the description. The first match counts.
 CONVENTIONS = [
-    (r"comm/(\w+/transport|self|thread)\.hpp", rf"\b({TRANSPORT})\(|\binterruptible =", "See Transport."),
     (r"nn/\w+/backend\.hpp", rf"using (Scalar|Tensor|Elements|Layout|Memory|Parameter|Layer) =|\bcopies_tensors =|\b({BACKEND})\(",
      "See NetworkBackend."),
     (r"data/", rf"{ITERATOR}|\boperator(\*|\+\+|--|\+=|-=)\(", "See std::input_iterator."),

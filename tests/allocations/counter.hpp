@@ -32,7 +32,7 @@ template <class Action>
 /// Returns whether started calls of the group allocate: over MPI below MPI_THREAD_MULTIPLE, where they
 /// progress while the program waits.
 [[nodiscard]] inline bool allocates_for_started_calls(dptk::ProcessGroup& group) {
-    return group.channel().progresses_by_caller();
+    return group.engine().progresses_by_caller();
 }
 
 /// Returns how often the ranks of this process allocate while each of them calls `action`, which may

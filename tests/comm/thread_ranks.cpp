@@ -54,7 +54,7 @@ TEST_CASE("threads of several processes are one group, numbered process by proce
                 for (int rank = 0; rank < all; ++rank) ranks.push_back(rank);
                 CHECK(group.all_gather_value(group.rank()) == ranks);
                 CHECK(group.ranks() == ranks);
-                CHECK(group.channel().identity().timeout == processes.channel().identity().timeout);
+                CHECK(group.engine().identity().timeout == processes.engine().identity().timeout);
                 ProcessGroup even = group.split(group.rank() % 2);
                 CHECK(even.size() == (all + 1 - group.rank() % 2) / 2);
                 even.monitored_barrier();
@@ -132,7 +132,7 @@ TEST_CASE("an invalid number of threads, and different timeouts, are errors in a
         CHECK(calls == 0);
         const auto check = [&](ProcessGroup& group) {
             CHECK(group.size() == processes.size());
-            CHECK(group.channel().identity().timeout == 25s);
+            CHECK(group.engine().identity().timeout == 25s);
         };
         dptk::launch_threads(processes, 1, check, {.timeout = 25s});
     });

@@ -112,27 +112,31 @@ TEST_CASE("a group sends host memory over its own transport, and device memory o
 namespace {
 
 /// A transport between threads that accesses device memory directly, as a CUDA-aware MPI does.
-class DeviceAwareThreads {
+class DeviceAwareThreads final : public dptk::Transport {
   public:
-    explicit DeviceAwareThreads(dptk::ThreadTransport threads) : threads_(std::move(threads)) {}
+    explicit DeviceAwareThreads(std::unique_ptr<dptk::Transport> threads) : threads_(std::move(threads)) {}
 
-    [[nodiscard]] int rank() const { return threads_.rank(); }
-    [[nodiscard]] int size() const { return threads_.size(); }
-    [[nodiscard]] std::string_view backend() const { return "device-aware threads"; }
-    [[nodiscard]] std::shared_ptr<dptk::detail::ControlPlane> control() const { return threads_.control(); }
-    void send(const dptk::Buffer& buffer, int to, int tag) { threads_.send(buffer, to, tag); }
-    void recv(const dptk::Buffer& buffer, int from, int tag) { threads_.recv(buffer, from, tag); }
-    [[nodiscard]] bool takes_device_memory(const dptk::Collective& call) const {
+    [[nodiscard]] int rank() const override { return threads_->rank(); }
+    [[nodiscard]] int size() const override { return threads_->size(); }
+    [[nodiscard]] std::string_view backend() const override { return "device-aware threads"; }
+    [[nodiscard]] std::shared_ptr<dptk::detail::ControlPlane> control() const override {
+        return threads_->control();
+    }
+    void send(const dptk::Buffer& buffer, int to, int tag) override { threads_->send(buffer, to, tag); }
+    void recv(const dptk::Buffer& buffer, int from, int tag) override { threads_->recv(buffer, from, tag); }
+    [[nodiscard]] dptk::TransportCapabilities capabilities() const override { return {.duplicate = true}; }
+    [[nodiscard]] bool takes_device_memory(const dptk::Collective& call) const override {
         return call.reduction.user == nullptr && !call.reduction.averages();
     }
-    void all_reduce(const dptk::Buffer& data, const dptk::Reduction& reduction) {
-        threads_.all_reduce(here(data), reduction);
+    void run(const dptk::Collective& call) override {
+        dptk::Collective on_host = call;
+        on_host.input = here(call.input);
+        on_host.output = here(call.output);
+        threads_->run(on_host);
     }
-    void broadcast(const dptk::Buffer& data, int root) { threads_.broadcast(here(data), root); }
-    void all_gather(const dptk::Buffer& input, const dptk::Buffer& output) {
-        threads_.all_gather(here(input), here(output));
+    [[nodiscard]] std::unique_ptr<dptk::Transport> duplicate() override {
+        return std::make_unique<DeviceAwareThreads>(threads_->duplicate());
     }
-    [[nodiscard]] DeviceAwareThreads duplicate() { return DeviceAwareThreads(threads_.duplicate()); }
 
     static inline std::atomic<int> calls_on_devices = 0;
 
@@ -143,7 +147,7 @@ class DeviceAwareThreads {
         return buffer.at(cuda_double::host_address(buffer.data));
     }
 
-    dptk::ThreadTransport threads_;
+    std::unique_ptr<dptk::Transport> threads_;
 };
 
 }  // namespace
@@ -153,7 +157,8 @@ TEST_CASE("a transport that reaches device memory gets the buffers as they are")
     const test::Machine machine(2);
     const dptk::detail::ThreadJob job(2, {});
     dptk::launch_threads(2, [&](ProcessGroup& threads) {
-        ProcessGroup group = dptk::BasicCommunicator(DeviceAwareThreads(job.transport(threads.rank())));
+        ProcessGroup group = dptk::BasicCommunicator(
+            DeviceAwareThreads(std::make_unique<dptk::ThreadTransport>(job.transport(threads.rank()))));
         dptk::cuda::Stream stream;
         auto input = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
         dptk::cuda::DeviceBuffer<float> output(1000);

@@ -30,7 +30,8 @@ class CountingTransport : public test::MessagesOnly {
     CountingTransport(const dptk::detail::ThreadJob& job, int rank, Bytes& bytes)
         : test::MessagesOnly(job, rank), bytes_(&bytes) {}
 
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
+    [[nodiscard]] dptk::TransportCapabilities capabilities() const override { return {.allocate = true}; }
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         bytes_->now += bytes;
         bytes_->most = std::max(bytes_->most, bytes_->now);
         void* const data = std::aligned_alloc(64, (bytes + 63) / 64 * 64);

@@ -69,7 +69,7 @@ void check_close(const std::vector<std::vector<float>>& a, const std::vector<std
 TEST_CASE("hooks give the all-reduce's averages, within their precision") {
     test::on_ranks([](ProcessGroup& group) {
         const auto own = dptk::comm_hook([](ProcessGroup& ranks, HookBucket& bucket) {
-            ranks.channel().run(
+            ranks.engine().run(
                 {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
         });
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
@@ -121,7 +121,7 @@ TEST_CASE("a hook that throws on one rank is an error of all ranks") {
         dptk::launch_threads(2, [](ProcessGroup& group) {
             const auto hook = dptk::comm_hook([](ProcessGroup& ranks, HookBucket& bucket) {
                 if (ranks.rank() == 1) throw dptk::ArgumentError("this hook is broken");
-                ranks.channel().run(
+                ranks.engine().run(
                     {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
             });
             static_cast<void>(average(group, hook, Ready::marked, false, some));

@@ -91,15 +91,15 @@ TEST_CASE("between hosts buckets overlap with backward for any number of process
 
 TEST_CASE("a group of some ranks counts all of the job's") {
     const auto check = [&](dptk::ProcessGroup& group) {
-        CHECK_FALSE(group.channel().competes_with_compute());
+        CHECK_FALSE(group.engine().competes_with_compute());
         dptk::ProcessGroup half = group.split(group.rank() / 2);
-        CHECK_FALSE(half.channel().competes_with_compute());
+        CHECK_FALSE(half.engine().competes_with_compute());
     };
     test::launch_on_hosts({"a", "a", "a", "a"}, check, 8);
     const auto check_cpu_budget = [&](dptk::ProcessGroup& group) {
-        CHECK(group.channel().competes_with_compute());
+        CHECK(group.engine().competes_with_compute());
         dptk::ProcessGroup half = group.split(group.rank() / 2);
-        CHECK(half.channel().competes_with_compute());
+        CHECK(half.engine().competes_with_compute());
     };
     test::launch_on_hosts({"a", "a", "a", "a"}, check_cpu_budget, 4);
 }
@@ -116,7 +116,7 @@ TEST_CASE("hooks run on a background thread if buckets overlap, and buffers arri
             std::thread::id thread;
             ddp.set_comm_hook(dptk::comm_hook([&](dptk::ProcessGroup& ranks, dptk::HookBucket& bucket) {
                 thread = std::this_thread::get_id();
-                ranks.channel().run(
+                ranks.engine().run(
                     {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
             }));
             buffer[0] = rank + 1;

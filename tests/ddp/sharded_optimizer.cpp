@@ -281,7 +281,7 @@ TEST_CASE("by default a step is fused if ranks share memory, and nothing can be 
     };
     test::launch_on_hosts({"a", "a"}, [&](ProcessGroup& group) {
         CHECK(is_fused(group, Ready::at_synchronize));
-        CHECK(is_fused(group, Ready::marked) == group.channel().competes_with_compute());
+        CHECK(is_fused(group, Ready::marked) == group.engine().competes_with_compute());
     });
     test::launch_on_hosts({"a", "b"},
                           [&](ProcessGroup& group) { CHECK_FALSE(is_fused(group, Ready::at_synchronize)); });

@@ -36,7 +36,7 @@ int count_together(std::int64_t last) {
                 group.barrier();
                 ++count;
                 if (group.rank() == 0)
-                    group.channel().control().store()->set(
+                    group.engine().control()->store()->set(
                         "count", std::to_string(count) + " " + std::to_string(group.size()));
             } catch (const dptk::MembershipChanged&) {
                 dptk::reform(group, exchange);

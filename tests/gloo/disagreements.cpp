@@ -28,8 +28,8 @@ TEST_CASE(
                     {.rank = rank, .size = ranks, .store = job.store, .timeout = 30s},
                     std::make_shared<dptk::detail::JobState>(), 200ms);
                 const std::string message = test::message_of<dptk::PeerLostError>([&] {
-                    dptk::ProcessGroup group =
-                        dptk::BasicCommunicator(dptk::detail::GlooFactory::make(job.options(rank), control));
+                    dptk::ProcessGroup group = dptk::ProcessGroup(dptk::detail::Engine::open(
+                        dptk::detail::GlooFactory::make(job.options(rank), control)));
                     test::make_differing_calls(group, cell.verb, cell.kind);
                     group.barrier();
                 });

@@ -37,32 +37,31 @@ struct Job {
     }
 
     /// Creates the transport of a rank whose calls end if the job fails.
-    [[nodiscard]] dptk::GlooTransport connect(int rank) const {
+    [[nodiscard]] std::unique_ptr<dptk::Transport> connect(int rank) const {
         return dptk::detail::GlooFactory::make(
             options(rank),
             dptk::detail::ControlPlane::make({.rank = rank, .size = size, .timeout = timeout}, job_state));
     }
 };
 
-inline void all_reduce(dptk::GlooTransport& on, const dptk::Buffer& data, dptk::ReduceOp op) {
-    dptk::algorithms::run(on,
-                          {.verb = dptk::Verb::all_reduce, .input = data, .output = data, .reduction = op});
+inline void all_reduce(dptk::Transport& on, const dptk::Buffer& data, dptk::ReduceOp op) {
+    on.run({.verb = dptk::Verb::all_reduce, .input = data, .output = data, .reduction = op});
 }
 
-inline void broadcast(dptk::GlooTransport& on, const dptk::Buffer& data, int root) {
-    dptk::algorithms::run(on, {.verb = dptk::Verb::broadcast, .input = data, .output = data, .root = root});
+inline void broadcast(dptk::Transport& on, const dptk::Buffer& data, int root) {
+    on.run({.verb = dptk::Verb::broadcast, .input = data, .output = data, .root = root});
 }
 
-inline void all_gather(dptk::GlooTransport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
-    dptk::algorithms::run(on, {.verb = dptk::Verb::all_gather, .input = input, .output = output});
+inline void all_gather(dptk::Transport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
+    on.run({.verb = dptk::Verb::all_gather, .input = input, .output = output});
 }
 
-inline void all_to_all(dptk::GlooTransport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
-    dptk::algorithms::run(on, {.verb = dptk::Verb::all_to_all, .input = input, .output = output});
+inline void all_to_all(dptk::Transport& on, const dptk::Buffer& input, const dptk::Buffer& output) {
+    on.run({.verb = dptk::Verb::all_to_all, .input = input, .output = output});
 }
 
-inline void barrier(dptk::GlooTransport& on) {
-    dptk::algorithms::run(on, {.verb = dptk::Verb::barrier});
+inline void barrier(dptk::Transport& on) {
+    on.run({.verb = dptk::Verb::barrier});
 }
 
 /// Runs fn(transport) on each rank of the job, each in a thread. Every exception is a failure of the test.
@@ -72,7 +71,8 @@ void on_ranks(const Job& job, Fn&& fn) {
     for (int rank = 0; rank < job.size; ++rank) {
         threads.emplace_back([&, rank] {
             try {
-                dptk::GlooTransport transport = job.connect(rank);
+                const std::unique_ptr<dptk::Transport> owner = job.connect(rank);
+                dptk::Transport& transport = *owner;
                 fn(transport);
                 transport.leave();
             } catch (const std::exception& error) {

@@ -16,7 +16,7 @@ namespace {
 
 int start(const Words&) {
     dptk::ProcessGroup group = dptk::init_process_group();
-    const auto& control = group.channel().job().control;
+    const auto& control = group.engine().control();
     const std::shared_ptr<dptk::detail::GlooMesh> mesh =
         dptk::detail::GlooMesh::connect({.rank = group.rank(),
                                          .size = group.size(),

@@ -106,14 +106,14 @@ bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
 }
 
 /// A transport whose recv() never returns, and does not know of dptk's waits.
-class DeafTransport {
+class DeafTransport final : public dptk::Transport {
   public:
     DeafTransport(int rank, int size) : rank_(rank), size_(size) {}
-    [[nodiscard]] int rank() const { return rank_; }
-    [[nodiscard]] int size() const { return size_; }
-    [[nodiscard]] static const char* backend() { return "deaf"; }
-    void send(const dptk::Buffer&, int, int) {}
-    void recv(const dptk::Buffer&, int, int) {
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return size_; }
+    [[nodiscard]] std::string_view backend() const override { return "deaf"; }
+    void send(const dptk::Buffer&, int, int) override {}
+    void recv(const dptk::Buffer&, int, int) override {
         while (true) ::pause();
     }
 

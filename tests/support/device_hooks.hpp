@@ -102,10 +102,10 @@ std::vector<float> hooked_postprocessing(ProcessGroup& group, const std::shared_
 /// Returns a hook that doubles all gradients.
 inline std::shared_ptr<CommHook> doubling_function() {
     return dptk::comm_hook([](ProcessGroup& group, HookBucket& bucket) {
-        group.channel().run({.verb = dptk::Verb::all_reduce,
-                             .input = bucket.elements,
-                             .output = bucket.elements,
-                             .stream = bucket.stream});
+        group.engine().run({.verb = dptk::Verb::all_reduce,
+                            .input = bucket.elements,
+                            .output = bucket.elements,
+                            .stream = bucket.stream});
         if (!bucket.elements.on_device())
             return dptk::detail::scale(bucket.elements, bucket.elements.data, 2);
         CHECK(std::isnan(bucket.weight));

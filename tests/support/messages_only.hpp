@@ -8,15 +8,15 @@
 
 namespace test {
 
-class MessagesOnly {
+class MessagesOnly : public dptk::Transport {
   public:
     MessagesOnly(const dptk::detail::ThreadJob& job, int rank) : transport_(job.transport(rank)) {}
 
-    [[nodiscard]] int rank() const noexcept { return transport_.rank(); }
-    [[nodiscard]] int size() const noexcept { return transport_.size(); }
-    [[nodiscard]] std::string_view backend() const noexcept { return "messages"; }
-    void send(const dptk::Buffer& buffer, int to, int tag) { transport_.send(buffer, to, tag); }
-    void recv(const dptk::Buffer& buffer, int from, int tag) { transport_.recv(buffer, from, tag); }
+    [[nodiscard]] int rank() const noexcept override { return transport_.rank(); }
+    [[nodiscard]] int size() const noexcept override { return transport_.size(); }
+    [[nodiscard]] std::string_view backend() const noexcept override { return "messages"; }
+    void send(const dptk::Buffer& buffer, int to, int tag) override { transport_.send(buffer, to, tag); }
+    void recv(const dptk::Buffer& buffer, int from, int tag) override { transport_.recv(buffer, from, tag); }
 
   private:
     dptk::ThreadTransport transport_;

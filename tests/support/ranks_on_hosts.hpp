@@ -20,15 +20,15 @@ namespace test {
 template <class Fn>
 void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
                      std::optional<int> processors = std::nullopt) {
-    using Transport = dptk::ShmTransport<dptk::ThreadTransport>;
     const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
     dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
         const auto rank = static_cast<std::size_t>(outer.rank());
         try {
-            Transport transport(job.transport(outer.rank()), {.host = hosts[rank], .processors = processors});
+            dptk::ShmTransport transport(job.transport(outer.rank()),
+                                         {.host = hosts[rank], .processors = processors});
             const std::set<std::string> different(hosts.begin(), hosts.end());
             CHECK(transport.shares_memory() == (different.size() < hosts.size()));
-            dptk::ProcessGroup group(dptk::ShmCommunicator<dptk::ThreadTransport>(std::move(transport)));
+            dptk::ProcessGroup group(dptk::ShmCommunicator(std::move(transport)));
             fn(group);
         } catch (const std::exception& error) {
             job.job_state->fail(error.what());

@@ -133,9 +133,9 @@ enum class Mode { blocking, async };
 
 void carry_out(ProcessGroup& group, const Collective& call, Mode mode) {
     if (mode == Mode::blocking) {
-        group.channel().run(call);
+        group.engine().run(call);
     } else {
-        group.channel().start(call, nullptr).wait();
+        group.engine().start(call, nullptr).wait();
     }
 }
 

@@ -123,9 +123,9 @@ inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool st
         default: break;
     }
     if (start) {
-        group.channel().start(call, nullptr).wait();
+        group.engine().start(call, nullptr).wait();
     } else {
-        group.channel().run(call);
+        group.engine().run(call);
     }
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("calls that differ between hosts are named as the program has made the
     for (int rank = 0; rank < job.size; ++rank) {
         threads.emplace_back([&, rank] {
             const bool is_first_host = rank < 2;
-            dptk::ProcessGroup group = dptk::ShmCommunicator<dptk::TcpTransport>(dptk::ShmTransport(
+            dptk::ProcessGroup group = dptk::ShmCommunicator(dptk::ShmTransport(
                 dptk::TcpTransport(job.options(rank)), dptk::ShmOptions{.host = is_first_host ? "a" : "b"},
                 {.heartbeat_timeout = job.heartbeat_timeout, .store = job.store}));
             std::vector<float> data(is_first_host ? 1000 : 2000);

@@ -94,7 +94,7 @@ TEST_CASE("a failure of a rank ends every call that waits, with its cause, and a
                 if (group.rank() == 1) {
                     while (waiting < ranks - 1) std::this_thread::sleep_for(1ms);
                     std::this_thread::sleep_for(20ms);
-                    group.channel().control().job_state()->fail("the reactor is on fire");
+                    group.engine().control()->job_state()->fail("the reactor is on fire");
                     while (ended < ranks - 1) std::this_thread::sleep_for(1ms);
                     return;
                 }
@@ -151,7 +151,7 @@ namespace {
              }},
             {"a started message", [](TcpTransport& on) {
                  std::vector<int> one(1);
-                 const auto work = on.start({dptk::Verb::recv, test::buffer(one), 1, 0});
+                 const auto work = on.start_message({dptk::Verb::recv, test::buffer(one), 1, 0});
                  work->wait(generous);
                  if (const auto error = work->error()) std::rethrow_exception(error);
              }}};
@@ -191,7 +191,7 @@ TEST_CASE("a thread that waits beside another learns that its rank has left, and
     std::atomic<bool> is_known = false;
     test::on_transports(job, [&](TcpTransport& transport) {
         std::vector<int> one{transport.rank()};
-        TcpTransport copy = transport.duplicate();
+        const std::unique_ptr<dptk::Transport> copy = transport.duplicate();
         if (transport.rank() == 2) return;
         if (transport.rank() == 1) {
             while (!is_known) std::this_thread::sleep_for(1ms);
@@ -201,7 +201,7 @@ TEST_CASE("a thread that waits beside another learns that its rank has left, and
             std::this_thread::sleep_for(50ms);
             std::vector<int> none(1);
             CHECK(
-                contains(test::message_of<dptk::PeerLostError>([&] { copy.recv(test::buffer(none), 2, 0); }),
+                contains(test::message_of<dptk::PeerLostError>([&] { copy->recv(test::buffer(none), 2, 0); }),
                          "has ended, or closed its groups"));
             is_known = true;
         });
@@ -230,13 +230,13 @@ TEST_CASE("a receive outlasts attempts to connect to a rank that does not reply 
 TEST_CASE("a rank that leaves a group stays connected in others") {
     test::on_transports({.size = 2}, [](TcpTransport& transport) {
         std::vector<int> one{1};
-        TcpTransport copy = transport.duplicate();
+        const std::unique_ptr<dptk::Transport> copy = transport.duplicate();
         if (transport.rank() == 1) {
-            copy.leave();
+            copy->leave();
             std::this_thread::sleep_for(50ms);
             return transport.send(test::buffer(one), 0, 0);
         }
-        CHECK(contains(test::message_of<dptk::PeerLostError>([&] { copy.recv(test::buffer(one), 1, 0); }),
+        CHECK(contains(test::message_of<dptk::PeerLostError>([&] { copy->recv(test::buffer(one), 1, 0); }),
                        "rank 1 has left the group"));
         transport.recv(test::buffer(one), 1, 0);
     });
@@ -247,7 +247,7 @@ TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank
         for (const std::size_t count : {std::size_t{5}, std::size_t{500'000}}) {
             std::vector<float> data(count);
             if (transport.rank() == 1) {
-                const auto sent = transport.start({dptk::Verb::send, test::buffer(data), 0, 2});
+                const auto sent = transport.start_message({dptk::Verb::send, test::buffer(data), 0, 2});
                 static_cast<void>(sent->wait(300ms));
                 continue;
             }
@@ -436,7 +436,7 @@ TEST_CASE("a rank for whose connections the system has no memory waits without s
     TcpTransport transport(job.options(0));
     TcpTransport from(job.options(1));
     std::vector<int> data(1);
-    dptk::Work work(transport.start(dptk::Message{dptk::Verb::recv, test::buffer(data), 1, 0}));
+    dptk::Work work(transport.start_message(dptk::Message{dptk::Verb::recv, test::buffer(data), 1, 0}));
     const std::jthread sender([&] {
         std::this_thread::sleep_for(100ms);  // the thread below waits for the sockets by then
         std::vector<int> sent{5};

@@ -20,8 +20,6 @@ void on_messages(Fn&& fn) {
 
 }  // namespace
 
-static_assert(dptk::Transport<test::MessagesOnly>);
-
 TEST_CASE("send and recv alone make every verb, at 1 to 9 ranks") {
     on_messages(test::check_verbs);
 }

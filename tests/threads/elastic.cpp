@@ -229,7 +229,7 @@ TEST_CASE("ranks that form their group again and again without completing a step
                 state.run([] { return false; },
                           [&] {
                               if (group.rank() == 1)
-                                  group.channel().control().job_state()->fail("rank 1 always fails");
+                                  group.engine().control()->job_state()->fail("rank 1 always fails");
                               group.barrier();
                           });
             },

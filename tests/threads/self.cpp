@@ -26,7 +26,7 @@ TEST_CASE("threads inherit the timeout of a group of one") {
     dptk::launch_threads(processes, 2, [](dptk::ProcessGroup& group) {
         CHECK(group.size() == 2);
         CHECK(group.backend() == "threads");
-        CHECK(group.channel().identity().timeout == std::chrono::seconds(7));
+        CHECK(group.engine().identity().timeout == std::chrono::seconds(7));
     });
 }
 

@@ -5,6 +5,7 @@
 #include <dptk/comm/thread.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <optional>
 #include <span>
@@ -165,32 +166,46 @@ TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one 
         const dptk::Allocation<float> memory = group.allocate<float>(100);
         memory[7] = static_cast<float>(group.rank());
         const dptk::Buffer tail{&memory[7], 93, dptk::DType::f32, {}};
-        const std::vector<void*> peers = group.channel().peer_memory(tail);
+        const std::vector<void*> peers = group.engine().peer_memory(tail);
         REQUIRE(peers.size() == 3);
         CHECK(peers[static_cast<std::size_t>(group.rank())] == &memory[7]);
         group.barrier();
         for (std::size_t rank = 0; rank < 3; ++rank)
             CHECK(*static_cast<const float*>(peers[rank]) == static_cast<float>(rank));
         std::vector<float> own(100);
-        CHECK(group.channel().peer_memory({own.data(), own.size(), dptk::DType::f32, {}}).empty());
+        CHECK(group.engine().peer_memory({own.data(), own.size(), dptk::DType::f32, {}}).empty());
         group.barrier();
     };
     test::launch_on_hosts({"a", "a", "a"}, check);
     dptk::launch_threads(3, check);
     test::launch_on_hosts({"a", "b", "b"}, [](dptk::ProcessGroup& group) {
         const dptk::Allocation<float> memory = group.allocate<float>(100);
-        CHECK(group.channel().peer_memory({&memory[0], 100, dptk::DType::f32, {}}).empty());
+        CHECK(group.engine().peer_memory({&memory[0], 100, dptk::DType::f32, {}}).empty());
+    });
+}
+
+TEST_CASE("the algorithm of a group concerns all_reduce only") {
+    test::launch_on_hosts({"a", "a"}, [](dptk::ProcessGroup& group) {
+        group.set_all_reduce_algorithm(dptk::AllReduceAlgorithm::ring);
+        std::vector<int> data{group.rank()};
+        if (group.rank() == 0) {
+            group.barrier();
+            group.broadcast(data, 1);
+        } else {
+            group.barrier_async().wait();
+            group.broadcast(data, 1, {.timeout = std::chrono::minutes(1)});
+        }
+        CHECK(data[0] == 1);
     });
 }
 
 TEST_CASE("ranks with different numbers of processors use the smallest one") {
     const dptk::detail::ThreadJob job(3, {});
     dptk::launch_threads(3, [&](dptk::ProcessGroup& outer) {
-        using Transport = dptk::ShmTransport<dptk::ThreadTransport>;
         const std::optional<int> own = outer.rank() == 0 ? std::nullopt : std::optional(outer.rank() * 3);
-        Transport transport(job.transport(outer.rank()), {.host = "a", .processors = own});
-        CHECK(transport.competes_with_compute());
-        dptk::ProcessGroup group(dptk::ShmCommunicator<dptk::ThreadTransport>(std::move(transport)));
+        dptk::ShmTransport transport(job.transport(outer.rank()), {.host = "a", .processors = own});
+        CHECK(transport.capabilities().competes_with_compute);
+        dptk::ProcessGroup group(dptk::ShmCommunicator(std::move(transport)));
         const dptk::Allocation<float> memory = group.allocate<float>(100'000);
         std::ranges::fill(memory, 1.0F);
         group.all_reduce(memory);

@@ -167,7 +167,7 @@ TEST_CASE("memory that all ranks can access exists as long as one of them has it
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         dptk::Allocation<int> memory = group.allocate<int>(1000);
         memory[999] = group.rank();
-        const std::vector<void*> peers = group.channel().peer_memory({&memory[999], 1, dptk::DType::i32, {}});
+        const std::vector<void*> peers = group.engine().peer_memory({&memory[999], 1, dptk::DType::i32, {}});
         if (group.rank() == 1) memory = {};
         group.barrier();
         if (group.rank() == 0) CHECK(*static_cast<const int*>(peers[1]) == 1);

@@ -63,7 +63,7 @@ template <class Group>
 template <class Group, class E>
 [[noreturn]] void throw_agreed(Group& group, E error) {
     detail::ErrorAccess::mark_agreed(error);
-    group.channel().job().agreed_errors->note(error);
+    group.engine().note_agreed(error);
     throw error;
 }
 

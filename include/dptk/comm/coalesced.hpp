@@ -114,7 +114,7 @@ template <class Group>
 void run_coalesced(Group& group, const Collective& like, const ErasedBuffers& inputs,
                    const ErasedBuffers& outputs) {
     for (const auto& call : coalesce(group, like, inputs.buffers, outputs.buffers)) {
-        group.channel().run(call->pack());
+        group.engine().run(call->pack());
         call->unpack();
     }
 }
@@ -131,9 +131,9 @@ template <class Group>
     for (const auto& call : coalesce(group, like, inputs.buffers, outputs.buffers)) {
         std::function<void()> unpack;
         if (!call->is_on_device()) unpack = [call] { call->unpack(); };
-        parts.push_back(group.channel().start(call->pack(), keep_alive, std::move(unpack)));
+        parts.push_back(group.engine().start(call->pack(), keep_alive, std::move(unpack)));
     }
-    return join_works(std::move(parts), group.channel().job());
+    return join_works(std::move(parts), group.engine().control());
 }
 
 }  // namespace detail

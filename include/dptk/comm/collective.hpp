@@ -1,5 +1,5 @@
 /// Collective and Message, type-erased descriptions of one call. A Collective holds the parameters that must
-/// agree between ranks, and this rank's buffers. The typed verbs pass it through a channel to the transport.
+/// agree between ranks, and this rank's buffers. The typed verbs pass it through an engine to the transport.
 #pragma once
 
 #include <chrono>

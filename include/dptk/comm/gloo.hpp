@@ -27,7 +27,7 @@ namespace detail {
 
 [[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& request);
 
-[[nodiscard]] std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request);
+[[nodiscard]] EngineOwner create_gloo_subgroup(const SubgroupRequest& request);
 
 inline const bool gloo_is_registered =
     register_transport({GlooFactory::name, gloo_fit, create_gloo_group, create_gloo_subgroup});

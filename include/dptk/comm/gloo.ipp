@@ -15,7 +15,7 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& request) {
     return create_store_group<GlooFactory>(request);
 }
 
-DPTK_INLINE std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request) {
+DPTK_INLINE EngineOwner create_gloo_subgroup(const SubgroupRequest& request) {
     return create_store_subgroup<GlooFactory>(request);
 }
 

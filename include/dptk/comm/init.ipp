@@ -71,7 +71,7 @@ DPTK_INLINE ProcessGroup init_process_group(const InitOptions& options) {
     ProcessGroup group = detail::connect(resolve(options));
     detail::DefaultGroup& last = detail::default_group();
     const std::lock_guard lock(last.mutex);
-    last.control = group.channel().control().weak_from_this();
+    last.control = group.engine().control()->weak_from_this();
     return group;
 }
 

@@ -3,10 +3,10 @@
 ///
 /// Only the sender and the receiver of a message make calls. Messages from one rank to another that have the
 /// same tag arrive in the order in which they were sent. The receiver's buffer must have exactly as many
-/// bytes as the message, or be an empty std::vector. Over threads, MPI, TCP and Gloo, messages are independent of
-/// collectives that run in the background. A transport that provides only send and recv executes messages in
-/// order, after all operations that were started earlier. If two ranks exchange messages over such a
-/// transport, one must send first and the other must receive first.
+/// bytes as the message, or be an empty std::vector. Over threads, MPI, TCP and Gloo, messages are
+/// independent of collectives that run in the background. A transport that provides only send and recv
+/// executes messages in order, after all operations that were started earlier. If two ranks exchange messages
+/// over such a transport, one must send first and the other must receive first.
 #pragma once
 
 #include <concepts>
@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "dptk/comm/call_options.hpp"
-#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/engine/engine_owner.hpp"
 #include "dptk/comm/ranges.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -32,8 +34,8 @@ template <class R>
 
 }  // namespace detail
 
-/// The point-to-point calls of BasicCommunicator and ProcessGroup. `Self` provides channel(), which returns
-/// the Channel that executes the calls.
+/// The point-to-point calls of BasicCommunicator and ProcessGroup. `Self` provides engine(), which returns
+/// the Engine that executes the calls.
 template <class Self>
 class MessageVerbs {
   public:
@@ -42,15 +44,15 @@ class MessageVerbs {
     /// [0, max_tag].
     template <ElementRange R>
     void send(R&& data, int to, int tag = 0, const CallOptions& options = {}) {
-        channel().run(detail::message_of(Verb::send, data, to, tag, options));
+        engine().run(detail::message_of(Verb::send, data, to, tag, options));
     }
 
     /// Starts to send to rank `to` and returns at once. `data` must live until the Work is done.
     template <ElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work send_async(R&& data, int to, int tag = 0, const CallOptions& options = {}) {
-        return channel().start(detail::message_of(Verb::send, data, to, tag, options),
-                               detail::owner_of_all(data));
+        return engine().start(detail::message_of(Verb::send, data, to, tag, options),
+                              detail::owner_of_all(data));
     }
 
     /// Receives from rank `from`, or from any rank if `from` is any_rank, and returns the sender. Blocks.
@@ -58,7 +60,7 @@ class MessageVerbs {
     /// Throws ArgumentError if `from` is any_rank and the transport does not support this.
     template <MutableElementRange R>
     int recv(R&& data, int from = any_rank, int tag = 0, const CallOptions& options = {}) {
-        return channel().run(detail::message_of(Verb::recv, data, from, tag, options));
+        return engine().run(detail::message_of(Verb::recv, data, from, tag, options));
     }
 
     /// Overload for a std::vector. An empty vector receives a message of any length, and is resized to it.
@@ -68,7 +70,7 @@ class MessageVerbs {
     template <Element T>
         requires(!std::same_as<T, bool>)
     int recv(std::vector<T>& data, int from = any_rank, int tag = 0, const CallOptions& options = {}) {
-        if (!data.empty() || !channel().can_probe()) return recv(std::span<T>(data), from, tag, options);
+        if (!data.empty() || !engine().can_probe()) return recv(std::span<T>(data), from, tag, options);
         const MessageInfo message = probe(from, tag, options);
         data.resize(message.count<T>());
         return recv(std::span<T>(data), message.source, tag, options);
@@ -81,12 +83,12 @@ class MessageVerbs {
     [[nodiscard]] MessageInfo probe(int from = any_rank, int tag = any_tag, const CallOptions& options = {}) {
         Message message{Verb::probe, {}, from, tag, options.stream};
         message.timeout = options.timeout;
-        return channel().probe(message);
+        return engine().probe(message);
     }
 
     /// As probe(), but returns null if there is no such message yet. Does not block.
     [[nodiscard]] std::optional<MessageInfo> try_probe(int from = any_rank, int tag = any_tag) {
-        return channel().try_probe(Message{Verb::probe, {}, from, tag});
+        return engine().try_probe(Message{Verb::probe, {}, from, tag});
     }
 
     /// Starts to receive and returns at once. Work::source_rank() returns the sender. `data` must live
@@ -95,12 +97,12 @@ class MessageVerbs {
         requires OutlivesCall<R>
     [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0,
                                   const CallOptions& options = {}) {
-        return channel().start(detail::message_of(Verb::recv, data, from, tag, options),
-                               detail::owner_of_all(data));
+        return engine().start(detail::message_of(Verb::recv, data, from, tag, options),
+                              detail::owner_of_all(data));
     }
 
   private:
-    [[nodiscard]] detail::Channel& channel() { return static_cast<Self&>(*this).channel(); }
+    [[nodiscard]] auto& engine() { return static_cast<Self&>(*this).engine(); }
 };
 
 }  // namespace DPTK_NAMESPACE

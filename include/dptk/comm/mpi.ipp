@@ -73,7 +73,7 @@ DPTK_INLINE ProcessGroup create_mpi_group(const JobRequest& request) {
                                             .network_interface = request.network_interface});
     const std::shared_ptr<ControlPlane> control = transport.control();
     try {
-        return ShmCommunicator<MpiTransport>(ShmTransport(std::move(transport)));
+        return ShmCommunicator(ShmTransport(std::move(transport)));
     } catch (const std::exception& error) {  // the other ranks may be waiting for this rank
         const auto* known = dynamic_cast<const Error*>(&error);
         if (known == nullptr || !known->agreed())

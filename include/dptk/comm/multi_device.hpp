@@ -30,7 +30,7 @@ template <class Group>
 void run_devices(Group& group, DeviceCall call, std::span<const StreamRef> streams) {
     call.streams.assign(streams.begin(), streams.end());
     check_devices(group, call);
-    if (call.on_devices()) return group.channel().run_on_devices(call);
+    if (call.on_devices()) return group.engine().run_on_devices(call);
     run_devices_on_host(group, call);
 }
 

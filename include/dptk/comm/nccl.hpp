@@ -23,12 +23,11 @@ using NcclCommunicator = BasicCommunicator<NcclTransport>;
 
 namespace detail {
 
-/// Creates a channel over NCCL between the ranks of `group`. Both channels belong to the same job.
+/// Creates an engine over NCCL between the ranks of `group`. Both engines belong to the same job.
 /// Collective.
-[[nodiscard]] std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channel& group,
-                                                                            NcclOptions options);
+[[nodiscard]] EngineOwner connect_nccl(Engine& group, NcclOptions options);
 
-[[nodiscard]] std::unique_ptr<Channel> connect_nccl_on(Channel& host, std::optional<int> device);
+[[nodiscard]] EngineOwner connect_nccl_on(Engine& host, std::optional<int> device);
 
 inline const bool nccl_is_registered =
     register_device_transport({"nccl", 1, connect_nccl_on, connect_nccl_devices});
@@ -41,7 +40,7 @@ inline const bool nccl_is_registered =
 /// blocks. Throws as NcclTransport does; after an agreed error the group stays usable.
 template <class Group>
 [[nodiscard]] NcclCommunicator nccl_communicator(Group& group, NcclOptions options = {}) {
-    return NcclCommunicator(detail::connect_nccl(group.channel(), std::move(options)));
+    return NcclCommunicator(detail::connect_nccl(group.engine(), std::move(options)));
 }
 
 }  // namespace DPTK_NAMESPACE

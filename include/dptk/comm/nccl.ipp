@@ -9,15 +9,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channel& group,
-                                                                          NcclOptions options) {
-    const ChannelJob& job = group.job();
+DPTK_INLINE EngineOwner connect_nccl(Engine& group, NcclOptions options) {
     std::vector<int> ranks(static_cast<std::size_t>(group.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
     ChannelIdentity identity = group.next_identity(ranks, std::nullopt);
     options.rank = group.rank();
     options.size = group.size();
-    options.control = job.control;
+    options.control = group.control();
     options.timeout = identity.timeout;
     const auto exchange = [&](const NcclPeerInfo& own) {
         std::vector<NcclPeerInfo> peers(ranks.size());
@@ -26,15 +24,15 @@ DPTK_INLINE std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channe
                    .output = buffer_of(peers)});
         return peers;
     };
-    std::unique_ptr<TransportChannel<NcclTransport>> channel;
-    break_job_unless_agreed(job, [&] {
-        channel = std::make_unique<TransportChannel<NcclTransport>>(
-            NcclTransport(std::move(options), exchange), job, std::move(identity));
+    EngineOwner engine;
+    group.control()->fail_job_on_error([&] {
+        engine = Engine::open(std::make_unique<NcclTransport>(std::move(options), exchange), group.control(),
+                              std::move(identity), group.progress());
     });
-    return channel;
+    return engine;
 }
 
-DPTK_INLINE std::unique_ptr<Channel> connect_nccl_on(Channel& host, std::optional<int> device) {
+DPTK_INLINE EngineOwner connect_nccl_on(Engine& host, std::optional<int> device) {
     return connect_nccl(host, {.device = device});
 }
 

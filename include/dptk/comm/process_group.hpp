@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -14,7 +15,6 @@
 #include <vector>
 
 #include "dptk/comm/communicator.hpp"
-#include "dptk/comm/detail/device_call.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -47,16 +47,16 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
                      public MessageVerbs<ProcessGroup> {
   public:
     /// Creates a group that owns `communicator`.
-    template <Transport T>
+    template <std::derived_from<Transport> T>
     ProcessGroup(BasicCommunicator<T>&& communicator)  // NOLINT(google-explicit-constructor): a widening
         : ProcessGroup(std::move(communicator).release()) {}
 
-    /// Creates a group that owns an existing channel.
-    explicit ProcessGroup(std::unique_ptr<detail::Channel> channel);
+    /// Creates a group that owns an existing engine.
+    explicit ProcessGroup(detail::EngineOwner engine);
 
     /// Returns whether this rank is in the group; false if the group was moved from. If it is false, all
     /// other calls throw ArgumentError.
-    [[nodiscard]] bool is_member() const noexcept { return channel_ != nullptr; }
+    [[nodiscard]] bool is_member() const noexcept { return engine_ != nullptr; }
 
     /// Returns the job's rank of each member, in the group's order: ranks()[rank()] is this process's rank in
     /// the group that init_process_group() has returned. Does not communicate.
@@ -108,12 +108,12 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     /// Throws ArgumentError, with `who` as the name of the class, if the group belongs to an elastic job.
     void refuse_elastic(std::string_view who) const;
 
-    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    /// Returns the engine that executes all calls. For internal use by dptk: the interface of the engine
     /// may change in any version. Throws ArgumentError if this rank is not in the group.
-    [[nodiscard]] detail::Channel& channel();
-    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    [[nodiscard]] detail::Engine& engine();
+    /// Returns the engine that executes all calls. For internal use by dptk: the interface of the engine
     /// may change in any version. Throws ArgumentError if this rank is not in the group.
-    [[nodiscard]] const detail::Channel& channel() const;
+    [[nodiscard]] const detail::Engine& engine() const;
 
   private:
     friend class detail::ElasticGroup;
@@ -136,10 +136,10 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
 
     [[nodiscard]] ProcessGroup make_subgroup(std::span<const int> ranks, const SubgroupOptions& options);
 
-    [[nodiscard]] std::unique_ptr<detail::Channel> subgroup_over(std::span<const int> ranks,
-                                                                 const SubgroupOptions& options);
+    [[nodiscard]] detail::EngineOwner subgroup_over(std::span<const int> ranks,
+                                                    const SubgroupOptions& options);
 
-    std::unique_ptr<detail::Channel> channel_;
+    detail::EngineOwner engine_;
     std::string why_empty_;
     std::shared_ptr<detail::ElasticGroup> elastic_;  // null if the job is not elastic
 };

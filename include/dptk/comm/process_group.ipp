@@ -10,30 +10,28 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
-#include "dptk/comm/detail/routed_channel.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/version.hpp"
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE ProcessGroup::ProcessGroup(std::unique_ptr<detail::Channel> channel)
-    : channel_(std::move(channel)) {
-    if (channel_ && !channel_->serves_devices())
-        channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
+DPTK_INLINE ProcessGroup::ProcessGroup(detail::EngineOwner engine) : engine_(std::move(engine)) {
+    if (engine_) engine_->use_devices();
 }
 
 DPTK_INLINE const std::vector<int>& ProcessGroup::ranks() const {
-    return channel().identity().ranks;
+    return engine().identity().ranks;
 }
 
 DPTK_INLINE const std::string& ProcessGroup::name() const {
-    return channel().identity().name;
+    return engine().identity().name;
 }
 
 DPTK_INLINE std::string ProcessGroup::describe() {
-    const detail::PurposeScope here(channel(), {.call = "describe()", .owner = "ProcessGroup"});
+    const detail::PurposeScope here(engine(), {.call = "describe()", .owner = "ProcessGroup"});
     const std::string own = detail::text("local rank ", local_rank(), " of ", local_size(), " on ",
                                          detail::host_name(), ", process ", ::getpid());
     const std::vector<std::string> members = detail::all_gather_text(*this, own);
@@ -50,9 +48,7 @@ DPTK_INLINE void ProcessGroup::refuse_elastic(std::string_view who) const {
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
-    std::unique_ptr<detail::Channel> copy = channel().duplicate();
-    if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");
-    return ProcessGroup(std::move(copy));
+    return ProcessGroup(detail::duplicate_or_throw(engine()));
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::subgroup(std::span<const int> ranks, const SubgroupOptions& options) {
@@ -92,20 +88,20 @@ DPTK_INLINE ProcessGroup ProcessGroup::split_by_host(const SubgroupOptions& opti
     return split(static_cast<int>(first - hosts.begin()), 0, options);
 }
 
-DPTK_INLINE detail::Channel& ProcessGroup::channel() {
+DPTK_INLINE detail::Engine& ProcessGroup::engine() {
     check_member();
-    return *channel_;
+    return *engine_;
 }
 
-DPTK_INLINE const detail::Channel& ProcessGroup::channel() const {
+DPTK_INLINE const detail::Engine& ProcessGroup::engine() const {
     check_member();
-    return *channel_;
+    return *engine_;
 }
 
 DPTK_INLINE ProcessGroup::ProcessGroup(NonMember non_member) : why_empty_(std::move(non_member.why)) {}
 
 DPTK_INLINE void ProcessGroup::check_member() const {
-    if (channel_) return;
+    if (engine_) return;
     throw ArgumentError(why_empty_.empty() ? "this process group was moved from" : why_empty_);
 }
 
@@ -123,13 +119,13 @@ DPTK_INLINE std::string ProcessGroup::problem_with(const SubgroupOptions& option
         return detail::text("a subgroup's timeout of ", options.timeout->count(),
                             " ms: expected at least 1 ms");
     if (over_own_transport(options))
-        return channel().has_subgroups() ? "" : "the transport " + backend() + " has no subgroup()";
+        return engine().has_subgroups() ? "" : "the transport " + backend() + " has no subgroup()";
     const std::vector<TransportEntry> entries = registered_transports();
     const TransportEntry* entry = detail::find_transport(entries, options.backend);
     if (entry == nullptr)
         return "this program has no backend " + options.backend + ": include <dptk/comm/" + options.backend +
                ".hpp>";
-    if (entry->create_subgroup == nullptr || !channel().control().has_store())
+    if (entry->create_subgroup == nullptr || !engine().control()->has_store())
         return "a group over " + backend() + " cannot have subgroups over " + options.backend +
                ": either this group has no store, or " + options.backend +
                " only creates subgroups of its own groups";
@@ -153,27 +149,27 @@ DPTK_INLINE std::string ProcessGroup::problem_with(std::span<const int> ranks,
 DPTK_INLINE ProcessGroup ProcessGroup::make_subgroup(std::span<const int> ranks,
                                                      const SubgroupOptions& options) {
     const int own = rank();
-    std::unique_ptr<detail::Channel> part = over_own_transport(options)
-                                                ? channel().subgroup(ranks, options.timeout)
-                                                : subgroup_over(ranks, options);
+    detail::EngineOwner part = over_own_transport(options) ? engine().subgroup(ranks, options.timeout)
+                                                           : subgroup_over(ranks, options);
     if (part) return ProcessGroup(std::move(part));
     return ProcessGroup(NonMember{
         detail::text("rank ", own, " is not in this group, which has the ranks ", detail::list_text(ranks))});
 }
 
-DPTK_INLINE std::unique_ptr<detail::Channel> ProcessGroup::subgroup_over(std::span<const int> ranks,
-                                                                         const SubgroupOptions& options) {
+DPTK_INLINE detail::EngineOwner ProcessGroup::subgroup_over(std::span<const int> ranks,
+                                                            const SubgroupOptions& options) {
     const std::vector<std::string> hosts = detail::all_gather_text(*this, detail::host_identity());
     SubgroupRequest request{.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin()),
                             .hosts = {},
-                            .identity = channel().next_identity(ranks, options.timeout),
-                            .job = channel().job()};
+                            .identity = engine().next_identity(ranks, options.timeout),
+                            .control = engine().control(),
+                            .progress = engine().progress()};
     if (request.rank == static_cast<int>(ranks.size())) return nullptr;
     for (const int member : ranks) request.hosts.push_back(hosts[static_cast<std::size_t>(member)]);
     const std::vector<TransportEntry> entries = registered_transports();
     const TransportEntry* entry = detail::find_transport(entries, options.backend);
-    std::unique_ptr<detail::Channel> part;
-    detail::break_job_unless_agreed(request.job, [&] { part = entry->create_subgroup(request); });
+    detail::EngineOwner part;
+    request.control->fail_job_on_error([&] { part = entry->create_subgroup(request); });
     return part;
 }
 

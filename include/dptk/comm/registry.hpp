@@ -3,20 +3,27 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/named_entries.hpp"
+#include "dptk/comm/engine/engine_owner.hpp"
 #include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
 
 class ProcessGroup;
+
+namespace detail {
+
+class ControlPlane;
+
+}  // namespace detail
 
 /// How well a transport fits a job.
 enum class Fit : std::uint8_t {
@@ -30,8 +37,9 @@ struct SubgroupRequest {
     int rank = 0;  ///< This process's rank in the new group.
     /// The hosts of the new group's ranks, by rank.
     std::vector<std::string> hosts;
-    detail::ChannelIdentity identity;  ///< The new group's name, ranks in the job, and timeout.
-    detail::ChannelJob job;            ///< The job to which the group belongs.
+    detail::ChannelIdentity identity;               ///< The new group's name, ranks in the job, and timeout.
+    std::shared_ptr<detail::ControlPlane> control;  ///< The control plane of the group's job.
+    std::function<bool()> progress = nullptr;  ///< That of the job's first transport: see Engine::progress().
 };
 
 /// A registered transport.
@@ -43,7 +51,7 @@ struct TransportEntry {
     ProcessGroup (*create)(const JobRequest&);
     /// Connects some ranks of a job that another transport has connected, and that has a store. Collective
     /// among these ranks. Null if the transport can only create subgroups of its own groups.
-    std::unique_ptr<detail::Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
+    detail::EngineOwner (*create_subgroup)(const SubgroupRequest&) = nullptr;
 };
 
 namespace detail {

@@ -9,8 +9,7 @@
 namespace DPTK_NAMESPACE {
 
 /// A communicator over any transport, with shared memory within each host:
-/// ShmCommunicator<Inner>(ShmTransport(Inner(...))).
-template <Transport Inner>
-using ShmCommunicator = BasicCommunicator<ShmTransport<Inner>>;
+/// ShmCommunicator(ShmTransport(MpiTransport(comm))).
+using ShmCommunicator = BasicCommunicator<ShmTransport>;
 
 }  // namespace DPTK_NAMESPACE

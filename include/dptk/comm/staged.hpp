@@ -13,7 +13,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-[[nodiscard]] std::unique_ptr<Channel> connect_staged(Channel& host, std::optional<int> device);
+[[nodiscard]] EngineOwner connect_staged(Engine& host, std::optional<int> device);
 
 inline const bool staged_is_registered =
     register_device_transport({"staged", 0, connect_staged, connect_staged_devices});

@@ -25,7 +25,7 @@ namespace detail {
 
 [[nodiscard]] ProcessGroup create_tcp_group(const JobRequest& request);
 
-[[nodiscard]] std::unique_ptr<Channel> create_tcp_subgroup(const SubgroupRequest& request);
+[[nodiscard]] EngineOwner create_tcp_subgroup(const SubgroupRequest& request);
 
 inline const bool tcp_is_registered =
     register_transport({TcpFactory::name, tcp_fit, create_tcp_group, create_tcp_subgroup});

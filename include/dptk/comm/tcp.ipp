@@ -15,7 +15,7 @@ DPTK_INLINE ProcessGroup create_tcp_group(const JobRequest& request) {
     return create_store_group<TcpFactory>(request);
 }
 
-DPTK_INLINE std::unique_ptr<Channel> create_tcp_subgroup(const SubgroupRequest& request) {
+DPTK_INLINE EngineOwner create_tcp_subgroup(const SubgroupRequest& request) {
     return create_store_subgroup<TcpFactory>(request);
 }
 

@@ -16,6 +16,7 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/thread/hub.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/config.hpp"
@@ -26,72 +27,56 @@ namespace DPTK_NAMESPACE {
 /// The transport between threads. Collectives access the other ranks' buffers directly. In all_reduce each
 /// rank reduces one slice of all ranks' buffers, in rank order, and writes the result to the buffers of all
 /// ranks. If the calls of the ranks differ, all ranks throw MismatchError.
-class ThreadTransport {
+class ThreadTransport final : public Transport {
   public:
-    static constexpr bool interruptible = true;
-
     /// Creates the transport of one rank, which `control` identifies. All ranks share `hub`. launch_threads
     /// calls this constructor.
     ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<detail::ControlPlane> control);
 
-    [[nodiscard]] int rank() const noexcept { return rank_; }
-    [[nodiscard]] int size() const noexcept { return hub_->size(); }
-    [[nodiscard]] int local_rank() const noexcept { return rank_; }
-    [[nodiscard]] int local_size() const noexcept { return hub_->size(); }
-    [[nodiscard]] std::string_view backend() const noexcept { return "threads"; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
+    [[nodiscard]] int rank() const noexcept override { return rank_; }
+    [[nodiscard]] int size() const noexcept override { return hub_->size(); }
+    [[nodiscard]] int local_rank() const noexcept override { return rank_; }
+    [[nodiscard]] int local_size() const noexcept override { return hub_->size(); }
+    [[nodiscard]] std::string_view backend() const noexcept override { return "threads"; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return control_; }
+    [[nodiscard]] TransportCapabilities capabilities() const noexcept override {
+        return {.recv_any = true,
+                .probe = true,
+                .start_message = true,
+                .duplicate = true,
+                .subgroup = true,
+                .allocate = true,
+                .is_interruptible = true};
+    }
 
-    void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
-    void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
+    void send(const Buffer& buffer, int to, int tag) override { complete({Verb::send, buffer, to, tag}); }
+    void recv(const Buffer& buffer, int from, int tag) override { complete({Verb::recv, buffer, from, tag}); }
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+    [[nodiscard]] DPTK_INLINE int recv_any(const Buffer& buffer, int tag) override;
 
-    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+    [[nodiscard]] DPTK_INLINE std::optional<MessageInfo> probe(int from, int tag) override;
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+    DPTK_INLINE void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) override;
 
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> start_message(const Message& message) override;
 
-    /// Returns true: the transport supports all reductions natively, in rank order and rounded once.
-    [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
+    DPTK_INLINE void run(const Collective& call) override;
 
-    void all_reduce(const Buffer& data, const Reduction& reduction);
-
-    void reduce(const Buffer& data, const Reduction& reduction, int root);
-
-    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction);
-
-    void broadcast(const Buffer& data, int root);
-
-    void all_gather(const Buffer& input, const Buffer& output);
-
-    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts);
-
-    void gather(const Buffer& input, const Buffer& output, int root);
-
-    void scatter(const Buffer& input, const Buffer& output, int root);
-
-    void all_to_all(const Buffer& input, const Buffer& output);
-
-    void all_to_all_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts,
-                           std::span<const std::size_t> output_counts);
-
-    void barrier();
-
-    [[nodiscard]] ThreadTransport duplicate();
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> duplicate() override;
 
     /// Allocates memory that all ranks can access, and that exists as long as a rank has its part.
     /// Collective.
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
 
     /// Returns, by rank, the addresses of the corresponding memory of every rank, for memory in an allocation
     /// of this transport; an empty list for other memory.
-    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const;
+    [[nodiscard]] DPTK_INLINE std::vector<void*> peer_memory(const Buffer& buffer) const override;
 
     /// Creates a subgroup. Collective only among the ranks of the subgroup.
-    [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name);
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                                  std::string_view name) override;
 
-    void leave() noexcept { hub_->leave(rank_); }
+    void leave() noexcept override { hub_->leave(rank_); }
 
   private:
     using Calls = std::vector<Collective>;
@@ -129,6 +114,12 @@ class ThreadTransport {
         detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
+
+    void all_reduce(const Collective& call);
+    void reduce(const Collective& call);
+    void reduce_scatter(const Collective& call);
+    void all_to_all(const Collective& call);
+    void all_to_all_uneven(const Collective& call);
 
     [[nodiscard]] std::string find_difference() const;
 

@@ -14,8 +14,9 @@
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/shm/settings.hpp"
 #include "dptk/comm/thread/elastic_threads.hpp"
@@ -38,7 +39,7 @@ DPTK_INLINE int ThreadTransport::recv_any(const Buffer& buffer, int tag) {
 }
 
 DPTK_INLINE void ThreadTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
-    const std::shared_ptr<WorkState> sent = start({Verb::send, out, to, tag});
+    const std::shared_ptr<WorkState> sent = start_message({Verb::send, out, to, tag});
     try {
         recv(in, from, tag);
     } catch (...) {
@@ -52,102 +53,103 @@ DPTK_INLINE std::optional<MessageInfo> ThreadTransport::probe(int from, int tag)
     return hub_->mailbox().find(rank_, from, tag);
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> ThreadTransport::start(const Message& message) {
+DPTK_INLINE std::shared_ptr<WorkState> ThreadTransport::start_message(const Message& message) {
     return hub_->mailbox().post(rank_, message);
 }
 
-DPTK_INLINE void ThreadTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
-    run_joint({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
+DPTK_INLINE void ThreadTransport::run(const Collective& call) {
+    if (call.algorithm != AllReduceAlgorithm::automatic) return Transport::run(call);
+    switch (call.verb) {
+        case Verb::all_reduce: return all_reduce(call);
+        case Verb::reduce: return reduce(call);
+        case Verb::broadcast:
+            return run_joint(call, [&](const Calls& calls) {
+                if (rank_ != call.root) copy(call.output, call_of(calls, call.root).input);
+            });
+        case Verb::all_gather:
+        case Verb::all_gather_uneven:
+            return run_joint(call, [&](const Calls& calls) { collect(calls, call.output); });
+        case Verb::gather:
+            return run_joint(call, [&](const Calls& calls) {
+                if (rank_ == call.root) collect(calls, call.output);
+            });
+        case Verb::scatter:
+            return run_joint(call, [&](const Calls& calls) {
+                const std::size_t count = call.output.count;
+                take(call.output, call_of(calls, call.root).input.slice(own_offset(count), count));
+            });
+        case Verb::reduce_scatter: return reduce_scatter(call);
+        case Verb::all_to_all: return all_to_all(call);
+        case Verb::all_to_all_uneven: return all_to_all_uneven(call);
+        default: return run_joint({}, [](const Calls&) {});
+    }
+}
+
+DPTK_INLINE void ThreadTransport::all_reduce(const Collective& call) {
+    const Buffer& data = call.output;
+    algorithms::place(data, call.input);
+    Collective in_place = call;
+    in_place.input = data;
+    run_joint(in_place, [&](const Calls& calls) {
         const std::size_t first = slice_begin(rank_, data.count);
         const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
         results_.clear();
-        for (const Collective& call : calls) results_.push_back(call.output.slice(first, count).data);
-        reduce_slice(calls, first, data.slice(first, count), reduction, results_);
+        for (const Collective& other : calls) results_.push_back(other.output.slice(first, count).data);
+        reduce_slice(calls, first, data.slice(first, count), call.reduction, results_);
     });
 }
 
-DPTK_INLINE void ThreadTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
-    run_joint({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
-        const std::size_t first = slice_begin(rank_, data.count);
-        const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-        void* const result = call_of(calls, root).output.slice(first, count).data;
-        reduce_slice(calls, first, data.slice(first, count), reduction, {&result, 1});
+DPTK_INLINE void ThreadTransport::reduce(const Collective& call) {
+    if (rank_ == call.root) algorithms::place(call.output, call.input);
+    Collective in_place = call;
+    in_place.input = in_place.output = rank_ == call.root ? call.output : call.input;
+    run_joint(in_place, [&](const Calls& calls) {
+        const std::size_t first = slice_begin(rank_, call.input.count);
+        const std::size_t count = slice_begin(rank_ + 1, call.input.count) - first;
+        void* const result = call_of(calls, call.root).output.slice(first, count).data;
+        reduce_slice(calls, first, call.input.slice(first, count), call.reduction, {&result, 1});
     });
 }
 
-DPTK_INLINE void ThreadTransport::reduce_scatter(const Buffer& input, const Buffer& output,
-                                                 const Reduction& reduction) {
+DPTK_INLINE void ThreadTransport::reduce_scatter(const Collective& call) {
+    const Buffer& output = call.output;
     const std::size_t first = own_offset(output.count);
     // Other ranks read the input concurrently, except this rank's own part.
-    const bool is_read = detail::overlap(input, output) && output.data != input.slice(first, 0).data;
+    const bool is_read =
+        detail::overlap(call.input, output) && output.data != call.input.slice(first, 0).data;
     const algorithms::Scratch apart(output.slice(0, is_read ? output.count : 0));
     const Buffer& result = is_read ? apart.buffer() : output;
-    run_joint({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
-        reduce_slice(calls, first, output, reduction, {&result.data, 1});
+    run_joint(call, [&](const Calls& calls) {
+        reduce_slice(calls, first, output, call.reduction, {&result.data, 1});
     });
     take(output, result);
 }
 
-DPTK_INLINE void ThreadTransport::broadcast(const Buffer& data, int root) {
-    run_joint({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
-        if (rank_ != root) copy(data, call_of(calls, root).input);
-    });
-}
-
-DPTK_INLINE void ThreadTransport::all_gather(const Buffer& input, const Buffer& output) {
-    run_joint({Verb::all_gather, input, output, {}, 0, {}},
-              [&](const Calls& calls) { collect(calls, output); });
-}
-
-DPTK_INLINE void ThreadTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
-                                                    std::span<const std::size_t> counts) {
-    run_joint({Verb::all_gather_uneven, input, output, {}, 0, counts},
-              [&](const Calls& calls) { collect(calls, output); });
-}
-
-DPTK_INLINE void ThreadTransport::gather(const Buffer& input, const Buffer& output, int root) {
-    run_joint({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
-        if (rank_ == root) collect(calls, output);
-    });
-}
-
-DPTK_INLINE void ThreadTransport::scatter(const Buffer& input, const Buffer& output, int root) {
-    run_joint({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
-        take(output, call_of(calls, root).input.slice(own_offset(output.count), output.count));
-    });
-}
-
-DPTK_INLINE void ThreadTransport::all_to_all(const Buffer& input, const Buffer& output) {
-    run_joint({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
-        const std::size_t count = input.count / calls.size();
+DPTK_INLINE void ThreadTransport::all_to_all(const Collective& call) {
+    run_joint(call, [&](const Calls& calls) {
+        const std::size_t count = call.input.count / calls.size();
         for (std::size_t i = 0; i < calls.size(); ++i)
-            copy(output.slice(i * count, count), calls[i].input.slice(own_offset(count), count));
+            copy(call.output.slice(i * count, count), calls[i].input.slice(own_offset(count), count));
     });
 }
 
-DPTK_INLINE void ThreadTransport::all_to_all_uneven(const Buffer& input, const Buffer& output,
-                                                    std::span<const std::size_t> counts,
-                                                    std::span<const std::size_t> output_counts) {
-    run_joint({Verb::all_to_all_uneven, input, output, {}, 0, counts, output_counts},
-              [&](const Calls& calls) {
-                  const auto own = static_cast<std::size_t>(rank_);
-                  std::size_t to = 0;
-                  for (const Collective& call : calls) {
-                      std::size_t from = 0;
-                      for (const std::size_t before : call.counts.first(own)) from += before;
-                      copy(output.slice(to, call.counts[own]), call.input.slice(from, call.counts[own]));
-                      to += call.counts[own];
-                  }
-              });
+DPTK_INLINE void ThreadTransport::all_to_all_uneven(const Collective& call) {
+    run_joint(call, [&](const Calls& calls) {
+        const auto own = static_cast<std::size_t>(rank_);
+        std::size_t to = 0;
+        for (const Collective& sender : calls) {
+            std::size_t from = 0;
+            for (const std::size_t before : sender.counts.first(own)) from += before;
+            copy(call.output.slice(to, sender.counts[own]), sender.input.slice(from, sender.counts[own]));
+            to += sender.counts[own];
+        }
+    });
 }
 
-DPTK_INLINE void ThreadTransport::barrier() {
-    run_joint({}, [](const Calls&) {});
-}
-
-DPTK_INLINE ThreadTransport ThreadTransport::duplicate() {
+DPTK_INLINE std::unique_ptr<Transport> ThreadTransport::duplicate() {
     run_joint({.verb = Verb::duplicate}, [](const Calls&) {});
-    return {hub_->subgroup_hub(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
+    return std::unique_ptr<Transport>(new ThreadTransport(
+        hub_->subgroup_hub(detail::text("duplicate ", duplicates_++), size()), control_, rank_));
 }
 
 DPTK_INLINE std::shared_ptr<void> ThreadTransport::allocate(std::size_t bytes) {
@@ -181,9 +183,11 @@ DPTK_INLINE std::vector<void*> ThreadTransport::peer_memory(const Buffer& buffer
     return {};
 }
 
-DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks, std::string_view name) {
+DPTK_INLINE std::unique_ptr<Transport> ThreadTransport::subgroup(std::span<const int> ranks,
+                                                                 std::string_view name) {
     const auto position = detail::find(ranks, rank_) - ranks.begin();
-    return {hub_->subgroup_hub(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
+    return std::unique_ptr<Transport>(new ThreadTransport(
+        hub_->subgroup_hub(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)));
 }
 
 DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
@@ -191,7 +195,7 @@ DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> 
     : hub_(std::move(hub)), control_(std::move(control)), rank_(rank) {}
 
 DPTK_INLINE int ThreadTransport::complete(const Message& message) {
-    Work work(start(message));
+    Work work(start_message(message));
     work.wait();
     return work.source_rank();
 }
@@ -403,7 +407,7 @@ struct ConnectedThreads {
                 labels.push_back(all_labels[process]);
             }
         }
-        identity = processes.channel().next_identity(members, timeout);
+        identity = processes.engine().next_identity(members, timeout);
         identity.ranks = std::move(ranks);
     }
 };
@@ -418,10 +422,9 @@ struct ConnectedThreads {
 
 DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
                                 const std::function<void(ProcessGroup&)>& fn, const ThreadOptions& options) {
-    const PurposeScope here(processes.channel(), {.call = "launch_threads()", .owner = "ProcessGroup"});
-    const std::chrono::milliseconds timeout =
-        options.timeout.value_or(processes.channel().identity().timeout);
-    const ChannelJob& job = processes.channel().job();
+    const PurposeScope here(processes.engine(), {.call = "launch_threads()", .owner = "ProcessGroup"});
+    const std::chrono::milliseconds timeout = options.timeout.value_or(processes.engine().identity().timeout);
+    const std::shared_ptr<ControlPlane>& control = processes.engine().control();
     const std::vector<TransportEntry> entries = registered_transports();
     const TransportEntry* const transport = find_transport_of_threads(entries, processes.backend());
     std::string problem = launch_problem(size);
@@ -430,7 +433,7 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
     if (problem.empty() && processes.size() > 1) {
         if (transport == nullptr)
             problem = "launch_threads in several processes needs TCP: include <dptk/comm/tcp.hpp>";
-        else if (!job.control->has_store())
+        else if (!control->has_store())
             problem =
                 "launch_threads in several processes needs a control plane with a store, which the "
                 "transport " +
@@ -445,27 +448,26 @@ DPTK_INLINE void run_as_threads(ProcessGroup& processes, int size,
         check_no_problem<Error>(processes, own_problem);
     };
     const auto connect = [&](int rank) -> ProcessGroup {
-        const auto store =
-            std::make_shared<PrefixStore>(job.control->store()->clone(), threads.identity.name);
+        const auto store = std::make_shared<PrefixStore>(control->store()->clone(), threads.identity.name);
         // The heartbeats of `processes` detect lost processes; those of the threads publish their calls.
-        const ChannelJob own{join_control_plane({.rank = rank,
-                                                 .size = static_cast<int>(threads.hosts.size()),
-                                                 .store = store,
-                                                 .timeout = timeout,
-                                                 .peers = threads.labels,
-                                                 .network_interface = job.control->network_interface()},
-                                                job.control->job_state(), timeout),
-                             std::make_shared<AgreedErrors>()};
-        std::unique_ptr<Channel> channel;
-        break_job_unless_agreed(own, [&] {
-            channel = transport->create_subgroup({rank, threads.hosts, threads.identity, own});
+        const std::shared_ptr<ControlPlane> own =
+            join_control_plane({.rank = rank,
+                                .size = static_cast<int>(threads.hosts.size()),
+                                .store = store,
+                                .timeout = timeout,
+                                .peers = threads.labels,
+                                .network_interface = control->network_interface()},
+                               control->job_state(), timeout);
+        EngineOwner engine;
+        own->fail_job_on_error([&] {
+            engine = transport->create_subgroup({rank, threads.hosts, threads.identity, own});
         });
-        return ProcessGroup(std::move(channel));
+        return ProcessGroup(std::move(engine));
     };
     try {
-        run_ranks({threads.first, size, job.control->job_state(), check_start, connect}, fn);
+        run_ranks({threads.first, size, control->job_state(), check_start, connect}, fn);
     } catch (const Error& error) {
-        if (error.agreed()) job.agreed_errors->note(error);  // `processes` stays usable
+        if (error.agreed()) control->agreed_errors().note(error);  // `processes` stays usable
         throw;
     }
 }

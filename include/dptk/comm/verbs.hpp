@@ -27,11 +27,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/call_options.hpp"
-#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/engine/engine_owner.hpp"
 #include "dptk/comm/ranges.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -57,24 +58,24 @@ struct UnevenElements {
 /// done, the program must not write the call's input, must not read or write its output, and must keep both
 /// alive; the memory of an Allocation is kept alive automatically.
 ///
-/// `Self` provides channel(), which returns the Channel that executes the calls.
+/// `Self` provides engine(), which returns the Engine that executes the calls.
 template <class Self>
 class CollectiveVerbs {
   public:
     /// Returns this process's rank in the group, in [0, size() - 1].
-    [[nodiscard]] int rank() const { return channel().rank(); }
+    [[nodiscard]] int rank() const { return engine().rank(); }
 
     /// Returns the number of ranks in the group.
-    [[nodiscard]] int size() const { return channel().size(); }
+    [[nodiscard]] int size() const { return engine().size(); }
 
     /// Returns this process's position among the group's ranks on its host.
-    [[nodiscard]] int local_rank() const { return channel().local_rank(); }
+    [[nodiscard]] int local_rank() const { return engine().local_rank(); }
 
     /// Returns the number of the group's ranks on this host.
-    [[nodiscard]] int local_size() const { return channel().local_size(); }
+    [[nodiscard]] int local_size() const { return engine().local_size(); }
 
     /// Returns the transport's name, such as "mpi", "threads" or "self".
-    [[nodiscard]] std::string backend() const { return channel().backend(); }
+    [[nodiscard]] std::string backend() const { return engine().backend(); }
 
     /// Combines the elements of all ranks, elementwise and in place. Every rank gets bitwise identical
     /// results. `operation` is a ReduceOp, a WeightedSum or a function. All ranks must pass the same count.
@@ -347,13 +348,13 @@ class CollectiveVerbs {
     /// ranks; each missing rank throws this error when it calls monitored_barrier later. The error is agreed:
     /// the group stays usable. monitored_barrier is slower than barrier(). Throws ArgumentError if the
     /// transport has no control plane.
-    void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
+    void monitored_barrier(std::chrono::milliseconds timeout) { engine().monitored_barrier(timeout); }
     /// Overload that uses the group's timeout.
-    void monitored_barrier() { monitored_barrier(channel().identity().timeout); }
+    void monitored_barrier() { monitored_barrier(engine().identity().timeout); }
 
     /// Sets the algorithm of subsequent all_reduce calls. All ranks must set the same one. Does not
     /// communicate.
-    void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { channel().set_algorithm(algorithm); }
+    void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { engine().set_algorithm(algorithm); }
 
     /// Allocates `count` elements. If the transport provides memory that it accesses without a copy,
     /// allocates such memory. Collective; all ranks must pass the same count.
@@ -363,7 +364,7 @@ class CollectiveVerbs {
             throw ArgumentError(detail::text("rank ", rank(), ": allocate of ", count, " elements of ",
                                              sizeof(T), " bytes exceeds the address space"));
         }
-        return {channel().allocate(count * sizeof(T)), count};
+        return {engine().allocate(count * sizeof(T)), count};
     }
 
     /// Allocates `count` elements in the memory of the current CUDA device. Collective; all ranks must pass
@@ -374,12 +375,12 @@ class CollectiveVerbs {
             throw ArgumentError(detail::text("rank ", rank(), ": allocate_on_device of ", count,
                                              " elements of ", sizeof(T), " bytes exceeds the address space"));
         }
-        return {channel().allocate_on_device(count * sizeof(T)), count};
+        return {engine().allocate_on_device(count * sizeof(T)), count};
     }
 
   private:
-    [[nodiscard]] detail::Channel& channel() { return static_cast<Self&>(*this).channel(); }
-    [[nodiscard]] const detail::Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
+    [[nodiscard]] auto& engine() { return static_cast<Self&>(*this).engine(); }
+    [[nodiscard]] const auto& engine() const { return static_cast<const Self&>(*this).engine(); }
 
     static void apply(const CallOptions& options, Collective& call) {
         call.stream = options.stream;
@@ -389,13 +390,13 @@ class CollectiveVerbs {
 
     void run(Collective&& call, const CallOptions& options) {
         apply(options, call);
-        channel().run(call);
+        engine().run(call);
     }
 
     template <class... Owners>
     [[nodiscard]] Work start(Collective&& call, const CallOptions& options, const Owners&... owners) {
         apply(options, call);
-        return channel().start(call, detail::owner_of_all(owners...));
+        return engine().start(call, detail::owner_of_all(owners...));
     }
 
     template <class In, class Out>

@@ -39,7 +39,7 @@ class WorkState {
 namespace detail {
 
 class CallTracker;
-struct ChannelJob;
+class ControlPlane;
 class WorkHandle;
 
 }  // namespace detail
@@ -63,8 +63,8 @@ class Work {
     /// Creates the handle of an operation whose state is shared with its communicator.
     explicit Work(std::shared_ptr<WorkState> state);
 
-    /// Creates the handle of an operation of a job, on the channel with the given tracker, if it has one.
-    Work(std::shared_ptr<WorkState> state, const detail::ChannelJob& job,
+    /// Creates the handle of an operation of a job, of the engine with the given tracker, if it has one.
+    Work(std::shared_ptr<WorkState> state, std::shared_ptr<detail::ControlPlane> control,
          std::shared_ptr<detail::CallTracker> tracker = nullptr);
 
     /// Blocks until the operation has ended. Throws its error if it has failed.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "dptk/comm/detail/block_pool.hpp"
-#include "dptk/comm/detail/channel_job.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -17,12 +17,9 @@ namespace DPTK_NAMESPACE::detail {
 class WorkHandle {
   public:
     explicit WorkHandle(std::shared_ptr<WorkState> operation) : state(std::move(operation)) {}
-    WorkHandle(std::shared_ptr<WorkState> operation, const ChannelJob& job,
+    WorkHandle(std::shared_ptr<WorkState> operation, std::shared_ptr<ControlPlane> control,
                std::shared_ptr<CallTracker> tracker)
-        : state(std::move(operation)),
-          control_(job.control),
-          agreed_errors_(job.agreed_errors),
-          tracker_(std::move(tracker)) {}
+        : state(std::move(operation)), control_(std::move(control)), tracker_(std::move(tracker)) {}
 
     WorkHandle(const WorkHandle&) = delete;
     WorkHandle& operator=(const WorkHandle&) = delete;
@@ -33,7 +30,7 @@ class WorkHandle {
         if (is_detached || fork_guard_.is_in_child()) return;
         try {
             const bool is_unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-            if (control_ && is_unwinding && !agreed_errors_->is_unwinding() && !state->ended()) {
+            if (control_ && is_unwinding && !control_->agreed_errors().is_unwinding() && !state->ended()) {
                 control_->job_state()->fail(
                     text("rank ", control_->rank(), " left an operation in flight because of an exception"));
                 if (!control_->is_interruptible()) {
@@ -69,7 +66,6 @@ class WorkHandle {
     }
 
     std::shared_ptr<ControlPlane> control_;  // null for an operation of no job
-    std::shared_ptr<AgreedErrors> agreed_errors_;
     std::shared_ptr<CallTracker> tracker_;
     ForkGuard fork_guard_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
@@ -92,9 +88,11 @@ DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state) {
     if (state) handle_ = detail::make_pooled<detail::WorkHandle>(std::move(state));
 }
 
-DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state, const detail::ChannelJob& job,
+DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state, std::shared_ptr<detail::ControlPlane> control,
                        std::shared_ptr<detail::CallTracker> tracker) {
-    if (state) handle_ = detail::make_pooled<detail::WorkHandle>(std::move(state), job, std::move(tracker));
+    if (state)
+        handle_ =
+            detail::make_pooled<detail::WorkHandle>(std::move(state), std::move(control), std::move(tracker));
 }
 
 DPTK_INLINE void Work::wait() {

@@ -34,7 +34,7 @@ DPTK_INLINE void HostSamples::share(ProcessGroup& host) {
     Allocation<std::uint8_t> memory = host.allocate<std::uint8_t>(largest);
     const std::vector<void*> peers =
         host.size() == 1 ? std::vector<void*>{memory.data()}
-                         : host.channel().peer_memory({memory.data(), memory.size(), DType::u8});
+                         : host.engine().peer_memory({memory.data(), memory.size(), DType::u8});
     if (!peers.empty()) {
         write(memory.data());
         host.barrier();

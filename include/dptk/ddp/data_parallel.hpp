@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/engine/work_queue.hpp"
 #include "dptk/comm/thread.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"

@@ -25,17 +25,17 @@ DPTK_INLINE Work ModelReplica::start(std::function<void()> action) {
 
 DPTK_INLINE void ModelReplica::join(const ThreadJob& job, int number) {
     group_.emplace(ThreadCommunicator(job.transport(number)));
-    break_job_unless_agreed(group_->channel().job(), [&] { compare(); });
+    group_->engine().control()->fail_job_on_error([&] { compare(); });
 }
 
 DPTK_INLINE void ModelReplica::receive_values() {
     wait_for_device();
-    break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
+    group_->engine().control()->fail_job_on_error([&] { parameters_.broadcast_values(*group_, 0); });
 }
 
 DPTK_INLINE void ModelReplica::reduce(std::size_t samples, std::size_t all) {
     wait_for_device();
-    break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(samples, all); });
+    group_->engine().control()->fail_job_on_error([&] { reduce_gradients(samples, all); });
 }
 
 DPTK_INLINE void ModelReplica::compare() {
@@ -58,7 +58,7 @@ DPTK_INLINE void ModelReplica::compare() {
     check_no_problem<ArgumentError>(*group_, problem, its_parameter);
     const char* const place = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
     check_equal_tables(*group_, "replicas", place + parameters_.table());
-    if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
+    if (is_on_device()) static_cast<void>(group_->engine().allocate_on_device(1, device().index));
 }
 
 DPTK_INLINE void ModelReplica::reduce_gradients(std::size_t samples, std::size_t all) {

@@ -8,7 +8,7 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE Join::Join(ProcessGroup& group, JoinOptions options) : group_(group), options_(options) {
-    const detail::PurposeScope here(group_.channel(), {.call = "the constructor", .owner = "Join"});
+    const detail::PurposeScope here(group_.engine(), {.call = "the constructor", .owner = "Join"});
     detail::check_equal_tables(
         group_, "JoinOptions",
         detail::text("divide_by_initial_world_size ", options.divide_by_initial_world_size,
@@ -44,7 +44,7 @@ DPTK_INLINE void Join::finish() {
 }
 
 DPTK_INLINE bool Join::exchange_presence(bool has_batch) {
-    const detail::PurposeScope here(group_.channel(),
+    const detail::PurposeScope here(group_.engine(),
                                     {.call = has_batch ? "begin_step()" : "finish()", .owner = "Join"});
     const std::vector<std::uint8_t> present =
         group_.all_gather_value(static_cast<std::uint8_t>(has_batch ? 1 : 0));

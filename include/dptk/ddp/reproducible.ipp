@@ -10,6 +10,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -53,7 +54,7 @@ DPTK_INLINE void ReproducibleDataParallel::check_members() const {
     if (!detail::ElasticGroup::is_complete(group_))
         throw MembershipChanged(
             "this rank does not have the state of its elastic job yet: call ElasticState::restore()");
-    group_.channel().control().job_state()->check();
+    group_.engine().control()->job_state()->check();
 }
 
 DPTK_INLINE std::vector<std::size_t> ReproducibleDataParallel::shards() const {
@@ -89,7 +90,7 @@ DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
 }
 
 DPTK_INLINE void ReproducibleDataParallel::synchronize() {
-    const detail::PurposeScope here(group_.channel(),
+    const detail::PurposeScope here(group_.engine(),
                                     {.call = "synchronize()", .owner = "ReproducibleDataParallel"});
     check_members();
     const detail::TreeNode own = range_of(group_.rank());

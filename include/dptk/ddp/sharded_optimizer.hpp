@@ -22,6 +22,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/elastic_group.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -144,10 +145,10 @@ class ShardedOptimizer : public DataParallelSteps {
     [[nodiscard]] static bool is_fused_by_default(ProcessGroup& group,
                                                   const DistributedDataParallelOptions& options) {
         if (group.is_elastic()) return false;
-        detail::Channel& channel = group.channel();
-        if (options.ready == Ready::marked && !channel.competes_with_compute()) return false;
-        const std::shared_ptr<void> memory = channel.allocate(1);
-        return !channel.peer_memory({memory.get(), 1, DType::u8}).empty();
+        detail::Engine& engine = group.engine();
+        if (options.ready == Ready::marked && !engine.competes_with_compute()) return false;
+        const std::shared_ptr<void> memory = engine.allocate(1);
+        return !engine.peer_memory({memory.get(), 1, DType::u8}).empty();
     }
 
     /// Returns whether each rank has access to the gradients and values of all ranks. Equal on all ranks.
@@ -165,7 +166,7 @@ class ShardedOptimizer : public DataParallelSteps {
     void step() {
         check_synchronized("step");
         const detail::PurposeScope here = reducer().purpose("step()");
-        detail::break_job_unless_agreed(reducer().group().channel().job(), [&] {
+        reducer().group().engine().control()->fail_job_on_error([&] {
             reducer().read_all_addresses();
             if (is_fused() && shards_->is_shared()) {
                 step_in_shared_memory();

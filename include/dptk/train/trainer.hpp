@@ -186,7 +186,7 @@ class Trainer : public TrainingRun {
     /// differs between ranks.
     template <IndexableDataset Dataset>
     EpochResult evaluate(const Dataset& dataset) {
-        const detail::PurposeScope here(group_.channel(), {.call = "evaluate()", .owner = "Trainer"});
+        const detail::PurposeScope here(group_.engine(), {.call = "evaluate()", .owner = "Trainer"});
         check(dataset);
         const detail::ShardBatches indices(
             own_samplers(dataset.size(), {.shuffle = false, .padding = Padding::none}, 0),
@@ -644,7 +644,7 @@ class Trainer : public TrainingRun {
     /// Trains the rest of the current epoch, after status_.batch steps.
     template <class Dataset>
     EpochResult run_epoch(const Dataset& dataset) {
-        const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
+        const detail::PurposeScope here(group_.engine(), {.call = "train_epoch()", .owner = "Trainer"});
         check(dataset);
         std::vector<DistributedSampler> samplers =
             own_samplers(dataset.size(), {.seed = options_.seed, .padding = Padding::none}, status_.epoch);

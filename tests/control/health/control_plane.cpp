@@ -1,6 +1,6 @@
 // Control plane: deadlines and the detection of late calls, independently of the store.
 #include <doctest/doctest.h>
-#include <dptk/comm/detail/active_call.hpp>
+#include <dptk/comm/engine/active_call.hpp>
 #include <dptk/control/health/control_plane.hpp>
 #include <dptk/control/health/failure_report.hpp>
 #include <dptk/control/store/in_process_store.hpp>

@@ -7,8 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "dptk/comm/detail/transport_members.hpp"
-#include "dptk/comm/transport.hpp"
+#include "dptk/comm/collective.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 
@@ -73,50 +72,13 @@ class Messages {
     virtual void send(const Buffer& buffer, int to) = 0;
     virtual void recv(const Buffer& buffer, int from) = 0;
 
-    /// Sends to and receives from one other rank.
+    /// Sends to and receives from one other rank. Does not deadlock even if send() blocks until the message
+    /// is received; nor does shift().
     virtual void exchange(const Buffer& out, const Buffer& in, int partner) = 0;
 
     /// Sends to the next rank and receives from the previous one in a ring, in which rank 0 follows the
     /// last rank.
     virtual void shift(const Buffer& out, const Buffer& in) = 0;
-};
-
-/// The messages of one collective over a transport. exchange() and shift() do not deadlock even if send()
-/// blocks until the message is received.
-template <Transport T>
-class MessagesOver final : public Messages {
-  public:
-    MessagesOver(T& transport, const Collective& call) : transport_(transport), tag_(collective_tag(call)) {}
-
-    [[nodiscard]] int rank() const override { return transport_.rank(); }
-    [[nodiscard]] int size() const override { return transport_.size(); }
-    void send(const Buffer& buffer, int to) override { transport_.send(buffer, to, tag_); }
-    void recv(const Buffer& buffer, int from) override { transport_.recv(buffer, from, tag_); }
-
-    void exchange(const Buffer& out, const Buffer& in, int partner) override {
-        send_and_receive(out, partner, in, partner, rank() < partner);
-    }
-
-    /// Even ranks send first, odd ranks receive first. With an odd number of ranks, both the last rank and
-    /// its successor, rank 0, send first. This does not deadlock, since rank 0 sends to rank 1, which
-    /// receives first.
-    void shift(const Buffer& out, const Buffer& in) override {
-        send_and_receive(out, (rank() + 1) % size(), in, (rank() + size() - 1) % size(), rank() % 2 == 0);
-    }
-
-  private:
-    void send_and_receive(const Buffer& out, int to, const Buffer& in, int from, bool sends_first) {
-        if constexpr (detail::HasSendRecv<T>) {
-            transport_.send_recv(out, to, in, from, tag_);
-        } else {
-            if (sends_first) send(out, to);
-            recv(in, from);
-            if (!sends_first) send(out, to);
-        }
-    }
-
-    T& transport_;
-    int tag_;
 };
 
 /// Calls action(partner) for every other rank, in rounds in which the ranks form disjoint pairs.

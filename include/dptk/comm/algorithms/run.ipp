@@ -144,7 +144,7 @@ DPTK_INLINE Collective on_copy(const Collective& call, const Scratch& copy) {
     return plain;
 }
 
-DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllReduceAlgorithm algorithm) {
+DPTK_INLINE void over_messages(Messages& messages, const Collective& call) {
     const int rank = messages.rank();
     if (messages.size() == 1) {
         if (call.verb != Verb::barrier) place(call.output, call.input);
@@ -153,7 +153,7 @@ DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllRe
     switch (call.verb) {
         case Verb::all_reduce:
             place(call.output, call.input);
-            return algorithms::all_reduce(messages, call.output, call.reduction, algorithm);
+            return algorithms::all_reduce(messages, call.output, call.reduction, call.algorithm);
         case Verb::reduce:
             if (rank == call.root) place(call.output, call.input);
             return algorithms::reduce(messages, rank == call.root ? call.output : call.input, call.reduction,

@@ -7,11 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/named_entries.hpp"
+#include "dptk/comm/engine/engine_owner.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+struct DeviceCall;
 
 /// Executes the calls of a group whose ranks have several devices each.
 class DeviceGroup {
@@ -34,11 +36,11 @@ struct DeviceTransportEntry {
     std::string_view name;
     /// If several transports are registered, the one with the highest preference is used.
     int preference = 0;
-    /// Creates a channel between the ranks of `host` for the memory of `device`, by default the current
-    /// device. `host` must outlive the channel. Collective over `host`. Throws if the ranks cannot connect.
-    std::unique_ptr<Channel> (*connect)(Channel& host, std::optional<int> device);
+    /// Creates an engine between the ranks of `host` for the memory of `device`, by default the current
+    /// device. `host` must outlive the engine. Collective over `host`. Throws if the ranks cannot connect.
+    EngineOwner (*connect)(Engine& host, std::optional<int> device);
     /// Connects several devices in each process. Collective over `host`.
-    std::unique_ptr<DeviceGroup> (*connect_several)(Channel& host, const std::vector<int>& devices);
+    std::unique_ptr<DeviceGroup> (*connect_several)(Engine& host, const std::vector<int>& devices);
 };
 
 DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {

@@ -25,7 +25,7 @@ template <class Group>
 void check_devices(Group& group, const DeviceCall& call) {
     const std::string problem = problem_with(call, group.size());
     std::string description = problem.empty() ? call.description() : std::string();
-    if (problem.empty() && call.on_devices() && !group.channel().is_connected_for(call))
+    if (problem.empty() && call.on_devices() && !group.engine().is_connected_for(call))
         description += ", the first over these devices";
     const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
     const std::vector<std::uint64_t> words = group.all_gather_value(word);
@@ -52,11 +52,11 @@ template <class Group>
     Buffer result = sum;
     if (call.verb == Verb::reduce_scatter)
         result = sum.slice(static_cast<std::size_t>(group.rank()) * (sum.count / ranks), sum.count / ranks);
-    group.channel().run({.verb = call.verb,
-                         .input = sum,
-                         .output = result,
-                         .reduction = call.reduction.averages() ? ReduceOp::sum : call.reduction,
-                         .root = call.root});
+    group.engine().run({.verb = call.verb,
+                        .input = sum,
+                        .output = result,
+                        .reduction = call.reduction.averages() ? ReduceOp::sum : call.reduction,
+                        .root = call.root});
     if (call.reduction.averages()) divide(result, static_cast<double>(ranks * call.devices()));
     return result;
 }
@@ -86,8 +86,7 @@ void run_devices_on_host(Group& group, const DeviceCall& call) {
             });
         case Verb::broadcast: {
             const Buffer& first = call.outputs[root_device];
-            group.channel().run(
-                {.verb = Verb::broadcast, .input = first, .output = first, .root = call.root});
+            group.engine().run({.verb = Verb::broadcast, .input = first, .output = first, .root = call.root});
             for (const Buffer& device : call.outputs) {
                 if (device.data != first.data) convert(device, first);
             }
@@ -99,7 +98,7 @@ void run_devices_on_host(Group& group, const DeviceCall& call) {
             const Buffer ours = call.outputs[0].slice(static_cast<std::size_t>(group.rank()) * count, count);
             for (std::size_t i = 0; i < call.devices(); ++i)
                 convert(ours.slice(i * each, each), call.inputs[i]);
-            group.channel().run({.verb = Verb::all_gather, .input = ours, .output = call.outputs[0]});
+            group.engine().run({.verb = Verb::all_gather, .input = ours, .output = call.outputs[0]});
             for (std::size_t i = 1; i < call.devices(); ++i) convert(call.outputs[i], call.outputs[0]);
             return;
         }

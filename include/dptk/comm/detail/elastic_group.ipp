@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dptk/comm/self.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
 
@@ -18,7 +19,7 @@ DPTK_INLINE ProcessGroup ElasticGroup::start(std::shared_ptr<ElasticGroup> elast
 }
 
 DPTK_INLINE bool ElasticGroup::has_changed(const ProcessGroup& group) const {
-    return !group.is_member() || current().number == 0 || group.channel().control().job_state()->failed();
+    return !group.is_member() || current().number == 0 || group.engine().control()->job_state()->failed();
 }
 
 DPTK_INLINE bool ElasticGroup::is_complete(const ProcessGroup& group) {
@@ -38,7 +39,7 @@ DPTK_INLINE void ElasticGroup::check_membership(const ProcessGroup& group) {
     if (elastic.current().number == 0) return;  // it has not joined yet
     const std::optional<std::string> why = elastic.why_ended();
     if (!why) return;
-    JobState& state = *group.channel().control().job_state();
+    JobState& state = *group.engine().control()->job_state();
     state.fail(*why, Failure::remote);  // so that reform() forms the group again
     state.check();
 }
@@ -53,12 +54,12 @@ DPTK_INLINE void ElasticGroup::reform(ProcessGroup& group, const std::function<v
     elastic.is_complete_ = false;
     while (true) {
         if (elastic.has_changed(group)) {
-            if (group.is_member()) elastic.cause_ = group.channel().control().job_state()->cause();
+            if (group.is_member()) elastic.cause_ = group.engine().control()->job_state()->cause();
             if (group.is_member() && group.rank() == 0 && group.size() > 1)
                 log(LogLevel::info, 0, text("the ranks of the job change: ", elastic.cause_));
-            group.channel_.reset();
+            group.engine_.reset();
             group.why_empty_ = "this group of an elastic job could not be formed again";
-            group.channel_ = std::move(elastic.connect().channel_);
+            group.engine_ = std::move(elastic.connect().engine_);
         }
         try {
             if (exchange_state) exchange_state();

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "dptk/comm/detail/channel_job.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
@@ -12,7 +11,7 @@ namespace DPTK_NAMESPACE::detail {
 
 /// Returns a Work of a job that is done when all of `parts` are. Its error is the error of the first failed
 /// part.
-[[nodiscard]] Work join_works(std::vector<Work> parts, const ChannelJob& job);
+[[nodiscard]] Work join_works(std::vector<Work> parts, std::shared_ptr<ControlPlane> control);
 
 /// Overload that takes and returns states.
 [[nodiscard]] std::shared_ptr<WorkState> join_works(std::vector<std::shared_ptr<WorkState>> parts);

@@ -53,7 +53,7 @@ class JointWork final : public WorkState {
     std::vector<std::shared_ptr<WorkState>> parts_;
 };
 
-DPTK_INLINE Work join_works(std::vector<Work> parts, const ChannelJob& job) {
+DPTK_INLINE Work join_works(std::vector<Work> parts, std::shared_ptr<ControlPlane> control) {
     if (parts.empty()) return {};
     if (parts.size() == 1) return std::move(parts.front());
     std::vector<std::shared_ptr<WorkState>> states;
@@ -61,7 +61,7 @@ DPTK_INLINE Work join_works(std::vector<Work> parts, const ChannelJob& job) {
         if (part.state()) states.push_back(part.state());
         part.detach();
     }
-    return Work(join_works(std::move(states)), job);
+    return Work(join_works(std::move(states)), std::move(control));
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> join_works(std::vector<std::shared_ptr<WorkState>> parts) {

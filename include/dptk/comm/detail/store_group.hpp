@@ -5,8 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "dptk/comm/detail/channel.hpp"
-#include "dptk/comm/detail/transport_channel.hpp"
+#include "dptk/comm/engine/engine.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/shm.hpp"
@@ -34,7 +33,7 @@ template <class Factory>
                                       .timeout = request.timeout,
                                       .hosts = job.hosts};
     try {
-        return BasicCommunicator(
+        return ShmCommunicator(
             ShmTransport(job.control, Factory::make(std::move(options), job.control, job.network_interface)));
     } catch (const std::exception& error) {  // other ranks may be connecting to this rank
         job_state->fail(error.what());
@@ -44,8 +43,8 @@ template <class Factory>
 
 /// Connects some ranks of a job that has a store. Collective among these ranks; blocks.
 template <class Factory>
-[[nodiscard]] std::unique_ptr<Channel> create_store_subgroup(const SubgroupRequest& request) {
-    const std::shared_ptr<ControlPlane>& control = request.job.control;
+[[nodiscard]] EngineOwner create_store_subgroup(const SubgroupRequest& request) {
+    const std::shared_ptr<ControlPlane>& control = request.control;
     typename Factory::Options options{
         .rank = request.rank,
         .size = static_cast<int>(request.hosts.size()),
@@ -54,9 +53,9 @@ template <class Factory>
         .interface = control->network_interface().empty() ? socket_interface() : control->network_interface(),
         .timeout = request.identity.timeout,
         .hosts = request.hosts};
-    ShmTransport transport(control, Factory::make(std::move(options), control, "", request.identity.ranks));
-    return std::make_unique<TransportChannel<decltype(transport)>>(std::move(transport), request.job,
-                                                                   request.identity);
+    auto transport = std::make_unique<ShmTransport>(
+        control, Factory::make(std::move(options), control, "", request.identity.ranks));
+    return Engine::open(std::move(transport), control, request.identity, request.progress);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
-#include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/engine/work_queue.hpp"
 #include "dptk/comm/gloo/messages.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/store/store.hpp"
@@ -37,9 +38,10 @@ struct GlooFactory {
 
     /// `address` is where other hosts reach this one; empty if unknown, or if there are none. `job_ranks` is
     /// not used.
-    [[nodiscard]] static GlooTransport make(GlooOptions options, std::shared_ptr<ControlPlane> control,
-                                            const std::string& address = {},
-                                            const std::vector<int>& job_ranks = {});
+    [[nodiscard]] static std::unique_ptr<Transport> make(GlooOptions options,
+                                                         std::shared_ptr<ControlPlane> control,
+                                                         const std::string& address = {},
+                                                         const std::vector<int>& job_ranks = {});
 };
 
 }  // namespace detail
@@ -66,49 +68,57 @@ struct GlooOptions {
 
 /// A Transport over Gloo. Collectives are composed of messages. They have no timeouts of their own; the
 /// control plane enforces timeouts.
-class GlooTransport {
+class GlooTransport final : public Transport {
   public:
-    static constexpr bool interruptible = true;
-
     /// Connects to all other ranks. Collective; blocks. Throws ArgumentError for invalid options,
     /// TimeoutError with the ranks that are missing or cannot be reached, PeerLostError if the job fails
     /// meanwhile or a connection is refused, and BackendError if Gloo cannot listen.
     explicit GlooTransport(GlooOptions options) : GlooTransport(std::move(options), nullptr, nullptr) {}
 
-    [[nodiscard]] int rank() const noexcept { return options_.rank; }
-    [[nodiscard]] int size() const noexcept { return options_.size; }
-    [[nodiscard]] int local_rank() const;
-    [[nodiscard]] int local_size() const;
-    [[nodiscard]] std::string_view backend() const noexcept { return detail::GlooFactory::name; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
+    [[nodiscard]] int rank() const noexcept override { return options_.rank; }
+    [[nodiscard]] int size() const noexcept override { return options_.size; }
+    [[nodiscard]] DPTK_INLINE int local_rank() const override;
+    [[nodiscard]] DPTK_INLINE int local_size() const override;
+    [[nodiscard]] std::string_view backend() const noexcept override { return detail::GlooFactory::name; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return control_; }
+
+    [[nodiscard]] TransportCapabilities capabilities() const noexcept override {
+        return {.recv_any = true,
+                .probe = true,
+                .start_message = true,
+                .duplicate = true,
+                .subgroup = true,
+                .is_interruptible = true};
+    }
 
     /// Sends a message. Blocks. Like all message calls, throws ArgumentError if the peer is not another rank.
-    void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
+    void send(const Buffer& buffer, int to, int tag) override { complete({Verb::send, buffer, to, tag}); }
 
     /// Receives a message. Blocks. Throws MismatchError if the message and `buffer` differ in size; the
     /// sender then keeps waiting.
-    void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
+    void recv(const Buffer& buffer, int from, int tag) override { complete({Verb::recv, buffer, from, tag}); }
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) {
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) override {
         return complete({Verb::recv, buffer, any_rank, tag});
     }
 
-    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+    [[nodiscard]] DPTK_INLINE std::optional<MessageInfo> probe(int from, int tag) override;
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+    DPTK_INLINE void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) override;
 
     /// Posts the message on this thread, and waits for the message on another thread.
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> start_message(const Message& message) override;
 
     /// Returns a transport with connections of its own, over the same device. Collective.
-    [[nodiscard]] GlooTransport duplicate();
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> duplicate() override;
 
     /// Creates a transport over `ranks`. Blocks until all of these ranks have made the call.
-    [[nodiscard]] GlooTransport subgroup(std::span<const int> ranks, std::string_view name);
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                                  std::string_view name) override;
 
     /// Starts an orderly shutdown. Does not block. The connections stay open until all ranks have called
     /// leave(), so that no data is lost that is still being sent. The program's end waits for the shutdown.
-    void leave() noexcept;
+    DPTK_INLINE void leave() noexcept override;
 
   private:
     friend struct detail::GlooFactory;

@@ -17,11 +17,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE GlooTransport GlooFactory::make(GlooOptions options, std::shared_ptr<ControlPlane> control,
-                                            const std::string& address,
-                                            const std::vector<int>& /*job_ranks*/) {
+DPTK_INLINE std::unique_ptr<Transport> GlooFactory::make(GlooOptions options,
+                                                         std::shared_ptr<ControlPlane> control,
+                                                         const std::string& address,
+                                                         const std::vector<int>& /*job_ranks*/) {
     if (options.interface.empty()) options.interface = address;
-    return {std::move(options), std::move(control), nullptr};
+    return std::unique_ptr<Transport>(new GlooTransport(std::move(options), std::move(control), nullptr));
 }
 
 /// Returns a device that listens where the options say.
@@ -92,7 +93,7 @@ DPTK_INLINE void GlooTransport::send_recv(const Buffer& out, int to, const Buffe
     });
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& message) {
+DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start_message(const Message& message) {
     constexpr std::size_t kept_queues = 16;  // with more, idle ones are closed
     check_peer(message.peer);
     const std::shared_ptr<detail::GlooMesh>& mesh = inbox_->mesh();
@@ -114,13 +115,14 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
         });
 }
 
-DPTK_INLINE GlooTransport GlooTransport::duplicate() {
+DPTK_INLINE std::unique_ptr<Transport> GlooTransport::duplicate() {
     GlooOptions options = options_;
     options.name += detail::text('.', duplicates_++);
-    return {std::move(options), control_, device_};
+    return std::unique_ptr<Transport>(new GlooTransport(std::move(options), control_, device_));
 }
 
-DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, std::string_view name) {
+DPTK_INLINE std::unique_ptr<Transport> GlooTransport::subgroup(std::span<const int> ranks,
+                                                               std::string_view name) {
     GlooOptions options = options_;
     options.name = detail::text("gloo/", name);
     options.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin());
@@ -130,7 +132,7 @@ DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, st
         if (!options_.hosts.empty())
             options.hosts.push_back(options_.hosts[static_cast<std::size_t>(member)]);
     }
-    return {std::move(options), control_, device_};
+    return std::unique_ptr<Transport>(new GlooTransport(std::move(options), control_, device_));
 }
 
 DPTK_INLINE void GlooTransport::leave() noexcept {

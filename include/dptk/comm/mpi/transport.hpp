@@ -11,11 +11,11 @@
 #include <string_view>
 #include <utility>
 
-#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/mpi/control.hpp"
 #include "dptk/comm/mpi/environment.hpp"
 #include "dptk/comm/mpi/types.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
@@ -62,96 +62,68 @@ inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 
 }  // namespace detail
 
-/// A Transport over an MPI communicator. Movable, not copyable.
-class MpiTransport {
+/// A Transport over an MPI communicator. Movable, not copyable. MPI executes the collectives, except
+/// reductions that it does not support, all_to_all with different counts, and all_reduce with a chosen
+/// algorithm.
+class MpiTransport final : public Transport {
   public:
     /// Creates a transport over a duplicate of `comm`, with its own error handler; `comm` itself is not
     /// changed. Collective over `comm`.
     explicit MpiTransport(MPI_Comm comm, MpiOptions options = {});
 
-    [[nodiscard]] int rank() const noexcept { return rank_; }
-    [[nodiscard]] int size() const noexcept { return size_; }
-    [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-    [[nodiscard]] int local_size() const noexcept { return local_size_; }
-    [[nodiscard]] std::string_view backend() const noexcept { return "mpi"; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
+    [[nodiscard]] int rank() const noexcept override { return rank_; }
+    [[nodiscard]] int size() const noexcept override { return size_; }
+    [[nodiscard]] int local_rank() const noexcept override { return local_rank_; }
+    [[nodiscard]] int local_size() const noexcept override { return local_size_; }
+    [[nodiscard]] std::string_view backend() const noexcept override { return "mpi"; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return control_; }
 
     /// The communicator that carries the calls. The transport keeps ownership.
     [[nodiscard]] MPI_Comm comm() const noexcept { return comm_.get(); }
 
-    [[nodiscard]] bool progresses_by_caller() const noexcept { return progresses_by_caller_; }
-    [[nodiscard]] bool callable_from_this_thread() const;
+    [[nodiscard]] DPTK_INLINE TransportCapabilities capabilities() const override;
+    [[nodiscard]] DPTK_INLINE bool callable_from_this_thread() const override;
 
     /// Sends the buffer as one MPI message of any length. Blocks.
-    void send(const Buffer& buffer, int to, int tag);
+    DPTK_INLINE void send(const Buffer& buffer, int to, int tag) override;
 
     /// Receives one message. Blocks. Throws MismatchError if the message and `buffer` differ in size.
-    void recv(const Buffer& buffer, int from, int tag) { static_cast<void>(receive(buffer, from, tag)); }
+    void recv(const Buffer& buffer, int from, int tag) override {
+        static_cast<void>(receive(buffer, from, tag));
+    }
 
     /// Messages of collectives have tags above max_tag. With any_tag, a rank whose first message is one of
     /// these is passed over.
-    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+    [[nodiscard]] DPTK_INLINE std::optional<MessageInfo> probe(int from, int tag) override;
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) { return receive(buffer, MPI_ANY_SOURCE, tag); }
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) override {
+        return receive(buffer, MPI_ANY_SOURCE, tag);
+    }
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+    DPTK_INLINE void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) override;
 
     /// Starts the message with MPI_Isend or MPI_Irecv.
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> start_message(const Message& message) override;
 
-    /// Whether MPI carries out the reduction. MPI has no 16-bit floating-point types, its user-defined
-    /// functions have no context argument, and Open MPI's vectorized sums of short integers saturate
-    /// instead of wrapping around.
-    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
-        if (reduction.user != nullptr || reduction.weight) return false;
-        switch (dtype) {
-            case DType::f16:
-            case DType::bf16: return false;
-            case DType::boolean:
-            case DType::i8:
-            case DType::u8:
-            case DType::i16:
-            case DType::u16: return reduction.op != ReduceOp::sum;
-            default: return true;
-        }
-    }
+    DPTK_INLINE void run(const Collective& call) override;
 
     /// Whether MPI can carry out the call on device memory. MPI has no averages, and dptk can divide their
     /// sums only in host memory.
-    [[nodiscard]] bool takes_device_memory(const Collective& call) const;
-
-    void all_reduce(const Buffer& data, const Reduction& reduction);
-
-    void reduce(const Buffer& data, const Reduction& reduction, int root);
-
-    void broadcast(const Buffer& data, int root);
-
-    void all_gather(const Buffer& input, const Buffer& output);
-
-    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts);
-
-    void gather(const Buffer& input, const Buffer& output, int root);
-
-    void scatter(const Buffer& input, const Buffer& output, int root);
-
-    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction);
-
-    void all_to_all(const Buffer& input, const Buffer& output);
-
-    void barrier();
+    [[nodiscard]] DPTK_INLINE bool takes_device_memory(const Collective& call) const override;
 
     /// Lets MPI progress the operations that were started in this process. Returns whether any are still
     /// pending.
-    [[nodiscard]] bool progress();
+    [[nodiscard]] DPTK_INLINE bool progress() override;
 
     /// Starts all_reduce, broadcast, all_gather or barrier as a nonblocking MPI operation. Returns null for
     /// other calls.
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> start(const Collective& call) override;
 
-    [[nodiscard]] MpiTransport duplicate();
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> duplicate() override;
 
     /// Creates a transport over `ranks`. Blocks until all of these ranks have made the call.
-    [[nodiscard]] MpiTransport subgroup(std::span<const int> ranks, std::string_view);
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                                  std::string_view name) override;
 
   private:
     static constexpr std::size_t largest_count = std::size_t{1} << 30;
@@ -198,8 +170,33 @@ class MpiTransport {
         }
     }
 
-    /// Carries out the call by point-to-point messages, if the counts are too large for MPI's collective.
-    void over_messages(const Collective& call);
+    /// Whether MPI carries out the reduction. MPI has no 16-bit floating-point types, its user-defined
+    /// functions have no context argument, and Open MPI's vectorized sums of short integers saturate
+    /// instead of wrapping around.
+    [[nodiscard]] static bool supports(DType dtype, const Reduction& reduction) noexcept {
+        if (reduction.user != nullptr || reduction.weight) return false;
+        switch (dtype) {
+            case DType::f16:
+            case DType::bf16: return false;
+            case DType::boolean:
+            case DType::i8:
+            case DType::u8:
+            case DType::i16:
+            case DType::u16: return reduction.op != ReduceOp::sum;
+            default: return true;
+        }
+    }
+
+    // The collectives. If the counts are too large for MPI's, they are composed of messages.
+    void all_reduce(const Collective& call);
+    void reduce(const Collective& call);
+    void broadcast(const Buffer& data, int root);
+    void all_gather(const Collective& call);
+    void all_gather_uneven(const Collective& call);
+    void gather(const Collective& call);
+    void scatter(const Collective& call);
+    void reduce_scatter(const Collective& call);
+    void all_to_all(const Collective& call);
 
     [[nodiscard]] std::size_t unsigned_size() const noexcept { return static_cast<std::size_t>(size_); }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/mpi/work.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -33,6 +34,16 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE MpiTransport::MpiTransport(MPI_Comm comm, MpiOptions options)
     : MpiTransport(duplicate_of(comm), std::move(options)) {}
+
+DPTK_INLINE TransportCapabilities MpiTransport::capabilities() const {
+    return {.recv_any = true,
+            .probe = true,
+            .start_message = true,
+            .duplicate = true,
+            .subgroup = true,
+            .progress = true,
+            .progresses_by_caller = progresses_by_caller_};
+}
 
 DPTK_INLINE bool MpiTransport::callable_from_this_thread() const {
     return MpiEnvironment::get().callable_from_this_thread();
@@ -70,7 +81,7 @@ DPTK_INLINE std::optional<MessageInfo> MpiTransport::probe(int from, int tag) {
     return found && found->tag <= max_tag ? found : std::nullopt;
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& message) {
+DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start_message(const Message& message) {
     auto work = std::make_shared<detail::MpiWork>();
     const auto type = std::make_shared<detail::MpiMessageType>(message.buffer);
     MPI_Request* request = &work->requests.emplace_back(MPI_REQUEST_NULL);
@@ -95,35 +106,55 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& messag
 }
 
 DPTK_INLINE bool MpiTransport::takes_device_memory(const Collective& call) const {
-    const bool is_reduction =
-        call.verb == Verb::all_reduce || call.verb == Verb::reduce || call.verb == Verb::reduce_scatter;
-    const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages() &&
+    const bool reduced_by_mpi = supports(call.input.dtype, call.reduction) && !call.reduction.averages() &&
                                 !detail::has_own_mpi_op(call.reduction.op, call.input.dtype);
-    return detail::mpi_is_cuda_aware() && (!is_reduction || reduced_by_mpi);
+    return detail::mpi_is_cuda_aware() && (!reduces(call.verb) || reduced_by_mpi);
 }
 
-DPTK_INLINE void MpiTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
-    in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
-        check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(reduction.op, data.dtype),
-                                comm_.get()),
+DPTK_INLINE void MpiTransport::run(const Collective& call) {
+    if (reduces(call.verb) && !supports(call.input.dtype, call.reduction)) return Transport::run(call);
+    if (call.verb == Verb::all_reduce) [[likely]]  // without the switch's jump, which is often mispredicted
+        return all_reduce(call);
+    switch (call.verb) {
+        case Verb::reduce: return reduce(call);
+        case Verb::broadcast: return broadcast(call.output, call.root);
+        case Verb::all_gather: return all_gather(call);
+        case Verb::all_gather_uneven: return all_gather_uneven(call);
+        case Verb::gather: return gather(call);
+        case Verb::scatter: return scatter(call);
+        case Verb::reduce_scatter: return reduce_scatter(call);
+        case Verb::all_to_all: return all_to_all(call);
+        case Verb::barrier: return check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier");
+        default: return Transport::run(call);
+    }
+}
+
+DPTK_INLINE void MpiTransport::all_reduce(const Collective& call) {
+    if (call.algorithm != AllReduceAlgorithm::automatic) return Transport::run(call);
+    algorithms::place(call.output, call.input);
+    in_pieces(call.output, [&](void* piece, int count, MPI_Datatype type) {
+        check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece, count, type,
+                                detail::mpi_op(call.reduction.op, call.output.dtype), comm_.get()),
                   "MPI_Allreduce");
     });
-    if (reduction.averages()) detail::divide(data, size_);
+    if (call.reduction.averages()) detail::divide(call.output, size_);
 }
 
-DPTK_INLINE void MpiTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
-    const bool is_root = rank_ == root;
+DPTK_INLINE void MpiTransport::reduce(const Collective& call) {
+    const bool is_root = rank_ == call.root;
+    if (is_root) algorithms::place(call.output, call.input);
+    const Buffer& data = is_root ? call.output : call.input;
     in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
         const Buffer own{piece, static_cast<std::size_t>(count), data.dtype};
-        const bool use_copy = is_root && root != 0 && !detail::mpi_reduces_in_place_at_any_root;
+        const bool use_copy = is_root && call.root != 0 && !detail::mpi_reduces_in_place_at_any_root;
         const algorithms::Scratch copy(own.slice(0, use_copy ? own.count : 0));
         if (use_copy) detail::convert(copy.buffer(), own);
         const void* input = use_copy ? copy.buffer().data : is_root ? MPI_IN_PLACE : piece;
         check_mpi(MPI_Reduce(input, is_root ? piece : nullptr, count, type,
-                             detail::mpi_op(reduction.op, data.dtype), root, comm_.get()),
+                             detail::mpi_op(call.reduction.op, data.dtype), call.root, comm_.get()),
                   "MPI_Reduce");
     });
-    if (is_root && reduction.averages()) detail::divide(data, size_);
+    if (is_root && call.reduction.averages()) detail::divide(data, size_);
 }
 
 DPTK_INLINE void MpiTransport::broadcast(const Buffer& data, int root) {
@@ -132,20 +163,19 @@ DPTK_INLINE void MpiTransport::broadcast(const Buffer& data, int root) {
     });
 }
 
-DPTK_INLINE void MpiTransport::all_gather(const Buffer& input, const Buffer& output) {
-    algorithms::place(part(output, rank_, input.count), input);
-    const Counts each(input);
-    if (!each.fit(size_)) return broadcast_parts(output, std::vector(unsigned_size(), input.count));
-    check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, each.type, output.data, each.count, each.type, comm_.get()),
+DPTK_INLINE void MpiTransport::all_gather(const Collective& call) {
+    algorithms::place(part(call.output, rank_, call.input.count), call.input);
+    const Counts each(call.input);
+    if (!each.fit(size_)) return broadcast_parts(call.output, std::vector(unsigned_size(), call.input.count));
+    check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, each.type, call.output.data, each.count, each.type, comm_.get()),
               "MPI_Allgather");
 }
 
-DPTK_INLINE void MpiTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
-                                                 std::span<const std::size_t> counts) {
-    const algorithms::Slices parts(output, counts);
-    algorithms::place(parts[rank_], input);
-    const Counts all(output);
-    if (!all.fit(1)) return broadcast_parts(output, counts);
+DPTK_INLINE void MpiTransport::all_gather_uneven(const Collective& call) {
+    const algorithms::Slices parts(call.output, call.counts);
+    algorithms::place(parts[rank_], call.input);
+    const Counts all(call.output);
+    if (!all.fit(1)) return broadcast_parts(call.output, call.counts);
     std::vector<int> lengths;
     std::vector<int> places;
     int place = 0;
@@ -154,59 +184,52 @@ DPTK_INLINE void MpiTransport::all_gather_uneven(const Buffer& input, const Buff
         places.push_back(place);
         place += lengths.back();
     }
-    check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, all.type, output.data, lengths.data(), places.data(), all.type,
-                             comm_.get()),
+    check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, all.type, call.output.data, lengths.data(), places.data(),
+                             all.type, comm_.get()),
               "MPI_Allgatherv");
 }
 
-DPTK_INLINE void MpiTransport::gather(const Buffer& input, const Buffer& output, int root) {
-    const Counts each(input);
-    if (!each.fit(1))
-        return over_messages({.verb = Verb::gather, .input = input, .output = output, .root = root});
-    const bool in_place = rank_ == root && part(output, root, input.count).data == input.data;
-    check_mpi(MPI_Gather(in_place ? MPI_IN_PLACE : input.data, each.count, each.type, output.data, each.count,
-                         each.type, root, comm_.get()),
+DPTK_INLINE void MpiTransport::gather(const Collective& call) {
+    const Counts each(call.input);
+    if (!each.fit(1)) return Transport::run(call);
+    const bool in_place =
+        rank_ == call.root && part(call.output, call.root, call.input.count).data == call.input.data;
+    check_mpi(MPI_Gather(in_place ? MPI_IN_PLACE : call.input.data, each.count, each.type, call.output.data,
+                         each.count, each.type, call.root, comm_.get()),
               "MPI_Gather");
 }
 
-DPTK_INLINE void MpiTransport::scatter(const Buffer& input, const Buffer& output, int root) {
-    const Counts each(output);
-    if (!each.fit(1))
-        return over_messages({.verb = Verb::scatter, .input = input, .output = output, .root = root});
-    const bool in_place = rank_ == root && part(input, root, output.count).data == output.data;
-    check_mpi(MPI_Scatter(input.data, each.count, each.type, in_place ? MPI_IN_PLACE : output.data,
-                          each.count, each.type, root, comm_.get()),
+DPTK_INLINE void MpiTransport::scatter(const Collective& call) {
+    const Counts each(call.output);
+    if (!each.fit(1)) return Transport::run(call);
+    const bool in_place =
+        rank_ == call.root && part(call.input, call.root, call.output.count).data == call.output.data;
+    check_mpi(MPI_Scatter(call.input.data, each.count, each.type, in_place ? MPI_IN_PLACE : call.output.data,
+                          each.count, each.type, call.root, comm_.get()),
               "MPI_Scatter");
 }
 
-DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer& output,
-                                              const Reduction& reduction) {
-    if (size_ == 1) return algorithms::place(output, input);
+DPTK_INLINE void MpiTransport::reduce_scatter(const Collective& call) {
+    const Buffer& output = call.output;
+    if (size_ == 1) return algorithms::place(output, call.input);
     const Counts each(output);
-    if (!each.fit(size_)) {  // MPIs count the whole input in an int
-        return over_messages(
-            {.verb = Verb::reduce_scatter, .input = input, .output = output, .reduction = reduction});
-    }
-    const bool use_copy = detail::overlap(input, output);  // MPI forbids overlapping buffers
+    if (!each.fit(size_)) return Transport::run(call);          // MPIs count the whole input in an int
+    const bool use_copy = detail::overlap(call.input, output);  // MPI forbids overlapping buffers
     const algorithms::Scratch own(use_copy ? output : output.slice(0, 0));
     const Buffer& result = use_copy ? own.buffer() : output;
-    check_mpi(MPI_Reduce_scatter_block(input.data, result.data, each.count, each.type,
-                                       detail::mpi_op(reduction.op, output.dtype), comm_.get()),
+    check_mpi(MPI_Reduce_scatter_block(call.input.data, result.data, each.count, each.type,
+                                       detail::mpi_op(call.reduction.op, output.dtype), comm_.get()),
               "MPI_Reduce_scatter_block");
-    if (reduction.averages()) detail::divide(result, size_);
+    if (call.reduction.averages()) detail::divide(result, size_);
     algorithms::place(output, result);
 }
 
-DPTK_INLINE void MpiTransport::all_to_all(const Buffer& input, const Buffer& output) {
-    const Counts each(input.slice(0, input.count / unsigned_size()));
-    if (!each.fit(1)) return over_messages({.verb = Verb::all_to_all, .input = input, .output = output});
-    check_mpi(
-        MPI_Alltoall(input.data, each.count, each.type, output.data, each.count, each.type, comm_.get()),
-        "MPI_Alltoall");
-}
-
-DPTK_INLINE void MpiTransport::barrier() {
-    check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier");
+DPTK_INLINE void MpiTransport::all_to_all(const Collective& call) {
+    const Counts each(call.input.slice(0, call.input.count / unsigned_size()));
+    if (!each.fit(1)) return Transport::run(call);
+    check_mpi(MPI_Alltoall(call.input.data, each.count, each.type, call.output.data, each.count, each.type,
+                           comm_.get()),
+              "MPI_Alltoall");
 }
 
 DPTK_INLINE bool MpiTransport::progress() {
@@ -226,7 +249,7 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Collective& cal
     };
     switch (call.verb) {
         case Verb::all_reduce:
-            if (!reduces(call.input.dtype, call.reduction)) return nullptr;
+            if (!supports(call.input.dtype, call.reduction)) return nullptr;
             algorithms::place(call.output, call.input);
             in_pieces(call.output, [&](void* piece, int count, MPI_Datatype type) {
                 check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece, count, type,
@@ -251,11 +274,11 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Collective& cal
     }
 }
 
-DPTK_INLINE MpiTransport MpiTransport::duplicate() {
-    return MpiTransport(*this, duplicate_of(comm_.get()));
+DPTK_INLINE std::unique_ptr<Transport> MpiTransport::duplicate() {
+    return std::unique_ptr<Transport>(new MpiTransport(*this, duplicate_of(comm_.get())));
 }
 
-DPTK_INLINE MpiTransport MpiTransport::subgroup(std::span<const int> ranks, std::string_view) {
+DPTK_INLINE std::unique_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string_view) {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group part = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
@@ -266,7 +289,7 @@ DPTK_INLINE MpiTransport MpiTransport::subgroup(std::span<const int> ranks, std:
     MPI_Group_free(&all);
     check_mpi(result, "MPI_Comm_create_group");
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    return {detail::OwnedMpiComm(comm), control_};
+    return std::unique_ptr<Transport>(new MpiTransport(detail::OwnedMpiComm(comm), control_));
 }
 
 DPTK_INLINE MpiTransport::Counts::Counts(const Buffer& each)
@@ -312,11 +335,6 @@ DPTK_INLINE detail::OwnedMpiComm MpiTransport::duplicate_of(MPI_Comm comm) {
     check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
     return detail::OwnedMpiComm(copy);
-}
-
-DPTK_INLINE void MpiTransport::over_messages(const Collective& call) {
-    algorithms::MessagesOver<MpiTransport> messages(*this, call);
-    algorithms::over_messages(messages, call);
 }
 
 DPTK_INLINE Buffer MpiTransport::part(const Buffer& of, int rank, std::size_t count) {

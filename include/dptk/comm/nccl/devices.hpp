@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE::detail {
 
 /// Connects `devices` of all processes. Collective over `host`, which must outlive the result. If the devices
 /// cannot be connected, throws the same error on all ranks.
-[[nodiscard]] std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
+[[nodiscard]] std::unique_ptr<DeviceGroup> connect_nccl_devices(Engine& host,
                                                                 const std::vector<int>& devices);
 
 }  // namespace DPTK_NAMESPACE::detail

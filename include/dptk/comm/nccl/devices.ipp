@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/device_call.hpp"
 #include "dptk/comm/detail/joint_work.hpp"
-#include "dptk/comm/detail/stream_calls.hpp"
+#include "dptk/comm/engine/active_call.hpp"
+#include "dptk/comm/engine/stream_calls.hpp"
 #include "dptk/comm/nccl/comm.hpp"
 #include "dptk/comm/nccl/peer_info.hpp"
 #include "dptk/comm/nccl/types.hpp"
@@ -26,8 +26,8 @@ namespace DPTK_NAMESPACE::detail {
 class NcclDevices final : public DeviceGroup {
   public:
     /// See connect_nccl_devices().
-    NcclDevices(Channel& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
-        const ChannelJob& job = host.job();
+    NcclDevices(Engine& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
+        const std::shared_ptr<ControlPlane>& control = host.control();
         std::vector<int> ranks(static_cast<std::size_t>(host.size()));
         std::iota(ranks.begin(), ranks.end(), 0);
         ChannelIdentity identity = host.next_identity(ranks, std::nullopt);
@@ -37,36 +37,36 @@ class NcclDevices final : public DeviceGroup {
         for (std::size_t i = 0; i < devices.size(); ++i) {
             each.push_back({.rank = rank_of(host.rank(), static_cast<int>(i)),
                             .size = static_cast<int>(peers.size()),
-                            .job_rank = job.control->rank(),
+                            .job_rank = control->rank(),
                             .device = devices[i],
                             .timeout = identity.timeout,
-                            .job_state = job.control->job_state()});
+                            .job_state = control->job_state()});
         }
         comms_ = NcclComm::connect(each, peers[0].id);
         tracker_ =
             std::make_shared<CallTracker>(std::move(identity), CallTracker::Calls::collectives, call_reader);
-        job.control->open(tracker_);
+        control->open(tracker_);
         calls_ = StreamCalls::make(tracker_);
         fallback_ = connect_staged_devices(host, devices);
     }
 
     ~NcclDevices() override {
-        const ChannelJob& job = host_.job();
-        if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->is_unwinding()) {
-            job.control->job_state()->fail(text("rank ", job.control->rank(),
-                                                " left its process group while an exception was unwinding"));
+        const std::shared_ptr<ControlPlane>& control = host_.control();
+        if (std::uncaught_exceptions() > uncaught_exceptions_ && !control->agreed_errors().is_unwinding()) {
+            control->job_state()->fail(
+                text("rank ", control->rank(), " left its process group while an exception was unwinding"));
         }
         const auto attempt = [&](auto&& step) {
             try {
                 step();
             } catch (const std::exception& error) {
-                log(LogLevel::error, host_.control().rank(),
+                log(LogLevel::error, host_.control()->rank(),
                     text("while a group over several devices closed: ", error.what()));
             }
         };
         attempt([&] { calls_->finish(); });
         attempt([&] { NcclComm::close_together(comms_); });
-        host_.control().close(tracker_);
+        host_.control()->close(tracker_);
     }
 
     NcclDevices(const NcclDevices&) = delete;
@@ -83,9 +83,9 @@ class NcclDevices final : public DeviceGroup {
     void finish() override {
         calls_->finish();
         // Read before this rank's error, which is always stored before it fails the job.
-        const bool job_has_failed = host_.control().job_state()->failed();
+        const bool job_has_failed = host_.control()->job_state()->failed();
         comms_[0]->rethrow_failure();
-        if (job_has_failed) host_.control().job_state()->check();
+        if (job_has_failed) host_.control()->job_state()->check();
     }
 
   private:
@@ -97,7 +97,7 @@ class NcclDevices final : public DeviceGroup {
         std::vector<NcclPeerInfo> own;
         for (std::size_t i = 0; i < devices_.size(); ++i) {
             own.push_back(make_nccl_peer_info(rank_of(host_.rank(), static_cast<int>(i)),
-                                              host_.control().rank(), devices_[i]));
+                                              host_.control()->rank(), devices_[i]));
         }
         std::vector<NcclPeerInfo> peers(own.size() * static_cast<std::size_t>(host_.size()));
         host_.run({.verb = Verb::all_gather, .input = buffer_of(own), .output = buffer_of(peers)});
@@ -141,7 +141,7 @@ class NcclDevices final : public DeviceGroup {
                                  stream);
     }
 
-    Channel& host_;
+    Engine& host_;
     std::vector<int> devices_;
     std::unique_ptr<DeviceGroup> fallback_;
     std::vector<std::shared_ptr<NcclComm>> comms_;
@@ -150,10 +150,9 @@ class NcclDevices final : public DeviceGroup {
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
-DPTK_INLINE std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
-                                                              const std::vector<int>& devices) {
+DPTK_INLINE std::unique_ptr<DeviceGroup> connect_nccl_devices(Engine& host, const std::vector<int>& devices) {
     std::unique_ptr<DeviceGroup> group;
-    break_job_unless_agreed(host.job(), [&] { group = std::make_unique<NcclDevices>(host, devices); });
+    host.control()->fail_job_on_error([&] { group = std::make_unique<NcclDevices>(host, devices); });
     return group;
 }
 

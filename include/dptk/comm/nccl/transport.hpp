@@ -24,6 +24,7 @@
 #include "dptk/comm/nccl/comm.hpp"
 #include "dptk/comm/nccl/peer_info.hpp"
 #include "dptk/comm/nccl/work.hpp"
+#include "dptk/comm/stream_transport.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
@@ -56,10 +57,8 @@ struct NcclOptions {
 };
 
 /// A Transport over NCCL, for ranks with one GPU each. Movable, not copyable.
-class NcclTransport {
+class NcclTransport final : public StreamTransport {
   public:
-    static constexpr bool interruptible = true;
-
     /// A collective function that accepts this rank's info, and returns the infos of all ranks, by rank.
     using PeerInfoExchange = std::function<std::vector<detail::NcclPeerInfo>(const detail::NcclPeerInfo&)>;
 
@@ -78,53 +77,61 @@ class NcclTransport {
     /// config.blocking = 0.
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {});
 
-    [[nodiscard]] int rank() const noexcept { return options_.rank; }
-    [[nodiscard]] int size() const noexcept { return options_.size; }
-    [[nodiscard]] int local_rank() const;
-    [[nodiscard]] int local_size() const;
-    [[nodiscard]] std::string_view backend() const noexcept { return "nccl"; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
+    [[nodiscard]] int rank() const noexcept override { return options_.rank; }
+    [[nodiscard]] int size() const noexcept override { return options_.size; }
+    [[nodiscard]] DPTK_INLINE int local_rank() const override;
+    [[nodiscard]] DPTK_INLINE int local_size() const override;
+    [[nodiscard]] std::string_view backend() const noexcept override { return "nccl"; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return options_.control; }
+
+    [[nodiscard]] TransportCapabilities capabilities() const noexcept override {
+        return {.duplicate = true, .subgroup = true, .is_interruptible = true, .device_memory = true};
+    }
 
     /// The CUDA device on which all device buffers must lie.
     [[nodiscard]] int device() const noexcept { return *options_.device; }
 
     /// Throws the error of this rank, if there is one.
-    void rethrow_failure();
+    DPTK_INLINE void rethrow_failure() override;
 
     /// Enqueues a call on its stream. A call on host memory has completed when enqueue() returns. If the
     /// stream is being captured, the call becomes part of the CUDA graph; the caller then waits for the
     /// graph, not for the returned work.
-    [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Collective& call);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> enqueue(const Collective& call) override;
 
     /// Enqueues a call on the transport's own stream, after the operations that are already enqueued on the
     /// call's stream.
-    [[nodiscard]] std::shared_ptr<WorkState> enqueue_beside(const Collective& call);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> enqueue_beside(const Collective& call) override;
 
     /// Makes the transport's own stream wait for the operations that are already enqueued on the message's
     /// stream.
-    void follow(const Message& message);
+    DPTK_INLINE void follow(const Message& message) override;
 
     /// Enqueues messages on the transport's own stream, where they run concurrently. Messages of host memory
     /// have completed when the function returns. Messages between two ranks arrive in the order in which they
     /// were sent; tags are ignored.
-    [[nodiscard]] std::shared_ptr<WorkState> enqueue_together(std::span<const Message> messages);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> enqueue_together(
+        std::span<const Message> messages) override;
 
-    void send(const Buffer& buffer, int to, int tag) { send_or_receive({Verb::send, buffer, to, tag, {}}); }
-    void recv(const Buffer& buffer, int from, int tag) {
+    void send(const Buffer& buffer, int to, int tag) override {
+        send_or_receive({Verb::send, buffer, to, tag, {}});
+    }
+    void recv(const Buffer& buffer, int from, int tag) override {
         send_or_receive({Verb::recv, buffer, from, tag, {}});
     }
 
     /// Returns a transport with a communicator of its own, on the same device. Collective.
-    [[nodiscard]] NcclTransport duplicate();
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> duplicate() override;
 
     /// Creates a transport over `ranks`. Blocks until all of these ranks have called subgroup().
-    [[nodiscard]] NcclTransport subgroup(std::span<const int> ranks, std::string_view);
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                                  std::string_view name) override;
 
     /// Allocates device memory by ncclMemAlloc and registers it. Collective.
-    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes);
+    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes) override;
 
     /// Closes the communicator. Blocks until all ranks have called it.
-    void close() { comm_->close(); }
+    void close() override { comm_->close(); }
 
   private:
     [[nodiscard]] static NcclOptions checked(const NcclOptions& options);
@@ -145,7 +152,7 @@ class NcclTransport {
 
     [[nodiscard]] std::vector<int> all_ranks() const;
 
-    [[nodiscard]] NcclTransport part(const std::vector<int>& ranks);
+    [[nodiscard]] std::unique_ptr<Transport> part(const std::vector<int>& ranks);
 
     /// Exchanges the peer infos of some ranks, including this rank, through this communicator.
     [[nodiscard]] std::vector<detail::NcclPeerInfo> exchange_peer_info(const std::vector<int>& ranks,

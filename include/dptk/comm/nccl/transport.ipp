@@ -108,11 +108,11 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_together(std::span
     return work;
 }
 
-DPTK_INLINE NcclTransport NcclTransport::duplicate() {
+DPTK_INLINE std::unique_ptr<Transport> NcclTransport::duplicate() {
     return part(all_ranks());
 }
 
-DPTK_INLINE NcclTransport NcclTransport::subgroup(std::span<const int> ranks, std::string_view) {
+DPTK_INLINE std::unique_ptr<Transport> NcclTransport::subgroup(std::span<const int> ranks, std::string_view) {
     return part({ranks.begin(), ranks.end()});
 }
 
@@ -197,12 +197,12 @@ DPTK_INLINE std::vector<int> NcclTransport::all_ranks() const {
     return ranks;
 }
 
-DPTK_INLINE NcclTransport NcclTransport::part(const std::vector<int>& ranks) {
+DPTK_INLINE std::unique_ptr<Transport> NcclTransport::part(const std::vector<int>& ranks) {
     NcclOptions options = options_;
     options.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin());
     options.size = static_cast<int>(ranks.size());
-    return {std::move(options),
-            [&](const detail::NcclPeerInfo& own) { return exchange_peer_info(ranks, own); }};
+    return std::make_unique<NcclTransport>(
+        std::move(options), [&](const detail::NcclPeerInfo& own) { return exchange_peer_info(ranks, own); });
 }
 
 DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::exchange_peer_info(

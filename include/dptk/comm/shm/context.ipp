@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"

@@ -5,15 +5,15 @@
 #include <memory>
 #include <vector>
 
-#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/engine/engine.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 /// Creates a device group over a duplicate of `host`. Collective. Throws ArgumentError if the transport of
 /// `host` has no duplicate().
-[[nodiscard]] std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, const std::vector<int>&);
+[[nodiscard]] std::unique_ptr<DeviceGroup> connect_staged_devices(Engine& host, const std::vector<int>&);
 
 }  // namespace DPTK_NAMESPACE::detail
 

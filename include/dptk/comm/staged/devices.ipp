@@ -7,7 +7,8 @@
 
 #include "dptk/comm/detail/backoff.hpp"
 #include "dptk/comm/detail/devices_on_host.hpp"
-#include "dptk/comm/detail/routed_channel.hpp"
+#include "dptk/comm/engine/engine_verbs.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
@@ -18,8 +19,8 @@ namespace DPTK_NAMESPACE::detail {
 
 class StagedDevices final : public DeviceGroup {
   public:
-    /// Takes ownership of a channel that no other object uses.
-    explicit StagedDevices(std::unique_ptr<Channel> host) : host_(std::move(host)) {}
+    /// Takes ownership of an engine that no other object uses.
+    explicit StagedDevices(EngineOwner host) : host_(std::move(host)) {}
 
     void run(const DeviceCall& call) override {
         HostBuffers inputs(call.inputs);
@@ -32,7 +33,7 @@ class StagedDevices final : public DeviceGroup {
         host_call.inputs = inputs.buffers();
         host_call.outputs = in_place ? inputs.buffers() : outputs.buffers();
         host_call.streams.clear();
-        ChannelVerbs group(*host_);
+        EngineVerbs group(*host_);
         run_devices_on_host(group, host_call);
         if (call.verb != Verb::reduce) return copy(call.outputs, host_call.outputs, call);
         if (host_->rank() != call.root) return;
@@ -77,16 +78,16 @@ class StagedDevices final : public DeviceGroup {
         const cuda::Event event(stream);
         Backoff pause;
         while (!event.ready()) {
-            host_->control().job_state()->check();
+            host_->control()->job_state()->check();
             pause();
         }
     }
 
-    std::unique_ptr<Channel> host_;
+    EngineOwner host_;
 };
 
-DPTK_INLINE std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, const std::vector<int>&) {
-    std::unique_ptr<Channel> copy = host.duplicate();
+DPTK_INLINE std::unique_ptr<DeviceGroup> connect_staged_devices(Engine& host, const std::vector<int>&) {
+    EngineOwner copy = host.duplicate();
     if (!copy)
         throw ArgumentError(
             "the transport " + host.backend() +

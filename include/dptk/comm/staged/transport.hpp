@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
-#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/engine/engine.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/copy.hpp"
@@ -69,38 +70,41 @@ struct StagedSlot {
 }  // namespace detail
 
 /// A Transport for the memory of one device that stages data through host memory.
-class StagedTransport {
+class StagedTransport final : public Transport {
   public:
-    static constexpr bool interruptible = true;
+    /// Takes ownership of an engine for host memory that no other object uses; `device` is the CUDA device
+    /// index.
+    StagedTransport(detail::EngineOwner host, int device);
 
-    /// Takes ownership of a host channel that no other object uses; `device` is the CUDA device index.
-    StagedTransport(std::unique_ptr<detail::Channel> host, int device);
+    [[nodiscard]] int rank() const override { return host_->rank(); }
+    [[nodiscard]] int size() const override { return host_->size(); }
+    [[nodiscard]] int local_rank() const override { return host_->local_rank(); }
+    [[nodiscard]] int local_size() const override { return host_->local_size(); }
+    [[nodiscard]] std::string_view backend() const noexcept override { return name_; }
+    [[nodiscard]] TransportCapabilities capabilities() const override {
+        return {.recv_any = true,
+                .is_interruptible = true,
+                .progresses_by_caller = host_->progresses_by_caller(),
+                .device_memory = true};
+    }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const override { return host_->control(); }
+    [[nodiscard]] bool callable_from_this_thread() const override {
+        return host_->callable_from_this_thread();
+    }
 
-    [[nodiscard]] int rank() const { return host_->rank(); }
-    [[nodiscard]] int size() const { return host_->size(); }
-    [[nodiscard]] int local_rank() const { return host_->local_rank(); }
-    [[nodiscard]] int local_size() const { return host_->local_size(); }
-    [[nodiscard]] std::string_view backend() const noexcept { return name_; }
-    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return host_->job().control; }
-    [[nodiscard]] bool callable_from_this_thread() const { return host_->callable_from_this_thread(); }
+    DPTK_INLINE void run(const Collective& call) override;
 
-    [[nodiscard]] bool progresses_by_caller() const { return host_->progresses_by_caller(); }
-
-    /// Returns null, so that a started collective runs when the caller waits for it. Only called if only the
-    /// caller's thread may communicate.
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
-
-    [[nodiscard]] std::function<void()> prepare(const Collective& call);
+    [[nodiscard]] DPTK_INLINE std::function<void()> prepare(const Collective& call) override;
 
     /// Sends or receives a message. Device memory is sent in pieces, after a message that contains its size.
     /// Returns the peer's rank. Blocks.
-    int transfer(const Message& message);
+    DPTK_INLINE int transfer(const Message& message) override;
 
-    void send(const Buffer& buffer, int to, int tag);
-    void recv(const Buffer& buffer, int from, int tag);
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+    DPTK_INLINE void send(const Buffer& buffer, int to, int tag) override;
+    DPTK_INLINE void recv(const Buffer& buffer, int from, int tag) override;
+    [[nodiscard]] DPTK_INLINE int recv_any(const Buffer& buffer, int tag) override;
 
-    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes);
+    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes) override;
 
   private:
     /// Maximum size of a piece.
@@ -126,7 +130,8 @@ class StagedTransport {
 
     [[nodiscard]] static bool is_in_place_verb(Verb verb) noexcept;
 
-    [[nodiscard]] bool takes_device_memory(const Collective& call) const;
+    /// Returns whether the underlying transport accesses the device memory of this call.
+    [[nodiscard]] bool passes_device_memory(const Collective& call) const;
 
     /// Passes device memory to the underlying transport. That transport does not use CUDA streams, so the
     /// host first waits until the input is complete.
@@ -170,7 +175,7 @@ class StagedTransport {
 
     [[nodiscard]] static Buffer bytes_on_device(const Buffer& buffer);
 
-    std::unique_ptr<detail::Channel> host_;
+    detail::EngineOwner host_;
     int device_;
     std::string name_;
     std::unique_ptr<Stages> stages_;

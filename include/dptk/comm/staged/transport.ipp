@@ -28,10 +28,14 @@ DPTK_INLINE std::vector<std::size_t> StagedParts::lengths(std::size_t first, std
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE StagedTransport::StagedTransport(std::unique_ptr<detail::Channel> host, int device)
+DPTK_INLINE StagedTransport::StagedTransport(detail::EngineOwner host, int device)
     : host_(std::move(host)), device_(device), name_(host_->backend() + ", staged") {
     const cuda::DeviceScope on(device_);
     stages_ = std::make_unique<Stages>();
+}
+
+DPTK_INLINE void StagedTransport::run(const Collective& call) {
+    prepare(call)();
 }
 
 DPTK_INLINE std::function<void()> StagedTransport::prepare(const Collective& call) {
@@ -93,7 +97,7 @@ DPTK_INLINE void StagedTransport::await(const cuda::Event& event) const {
 DPTK_INLINE void StagedTransport::carry_out(const Collective& call, const cuda::Event& ready) {
     const cuda::DeviceScope on(device_);
     ready.order_before(stages_->from_device);
-    if (takes_device_memory(call)) return carry_out_in_place(call);
+    if (passes_device_memory(call)) return carry_out_in_place(call);
     carry_out_in_pieces(call);
 }
 
@@ -101,7 +105,7 @@ DPTK_INLINE bool StagedTransport::is_in_place_verb(Verb verb) noexcept {
     return verb == Verb::all_reduce || verb == Verb::broadcast || verb == Verb::all_gather;
 }
 
-DPTK_INLINE bool StagedTransport::takes_device_memory(const Collective& call) const {
+DPTK_INLINE bool StagedTransport::passes_device_memory(const Collective& call) const {
     return is_in_place_verb(call.verb) && host_->takes_device_memory(call);
 }
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/buffer.hpp"
@@ -38,8 +38,10 @@ struct TcpFactory {
 
     /// `address` is where other hosts reach this one; empty if unknown. `job_ranks` are the numbers of the
     /// ranks in the job; empty if they are all of its ranks.
-    [[nodiscard]] static TcpTransport make(const TcpOptions& options, std::shared_ptr<ControlPlane> control,
-                                           const std::string& address, std::vector<int> job_ranks = {});
+    [[nodiscard]] static std::unique_ptr<Transport> make(const TcpOptions& options,
+                                                         std::shared_ptr<ControlPlane> control,
+                                                         const std::string& address,
+                                                         std::vector<int> job_ranks = {});
 };
 
 }  // namespace detail
@@ -67,49 +69,58 @@ struct TcpOptions {
 /// wait at the sender until the receiver waits for them. All duplicates and subgroups use the same
 /// connections. Collectives are composed of messages, which name their call: if two ranks' calls differ, a
 /// rank throws MismatchError with both calls, and the job ends.
-class TcpTransport {
+class TcpTransport final : public Transport {
   public:
-    static constexpr bool interruptible = true;
-
     /// Starts to listen. Throws ArgumentError for invalid options, and BackendError if the rank cannot
     /// listen.
     explicit TcpTransport(const TcpOptions& options) : TcpTransport(options, nullptr, {}, {}) {}
 
-    [[nodiscard]] int rank() const noexcept { return rank_; }
-    [[nodiscard]] int size() const noexcept { return size_; }
-    [[nodiscard]] int local_rank() const;
-    [[nodiscard]] int local_size() const;
-    [[nodiscard]] std::string_view backend() const noexcept { return detail::TcpFactory::name; }
+    [[nodiscard]] int rank() const noexcept override { return rank_; }
+    [[nodiscard]] int size() const noexcept override { return size_; }
+    [[nodiscard]] DPTK_INLINE int local_rank() const override;
+    [[nodiscard]] DPTK_INLINE int local_size() const override;
+    [[nodiscard]] std::string_view backend() const noexcept override { return detail::TcpFactory::name; }
+
+    [[nodiscard]] TransportCapabilities capabilities() const noexcept override {
+        return {.recv_any = true,
+                .probe = true,
+                .start_message = true,
+                .duplicate = true,
+                .subgroup = true,
+                .progress = true,
+                .is_interruptible = true};
+    }
 
     /// Sends a message. Blocks. Like all message calls, throws ArgumentError if the peer is not another rank,
     /// and PeerLostError if the peer is lost or has left.
-    void send(const Buffer& buffer, int to, int tag);
+    DPTK_INLINE void send(const Buffer& buffer, int to, int tag) override;
 
     /// Receives a message. Blocks. Throws MismatchError if the message and `buffer` differ in size.
-    void recv(const Buffer& buffer, int from, int tag);
+    DPTK_INLINE void recv(const Buffer& buffer, int from, int tag) override;
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+    [[nodiscard]] DPTK_INLINE int recv_any(const Buffer& buffer, int tag) override;
 
-    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+    [[nodiscard]] DPTK_INLINE std::optional<MessageInfo> probe(int from, int tag) override;
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+    DPTK_INLINE void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) override;
 
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<WorkState> start_message(const Message& message) override;
 
     /// Executes a collective over messages.
-    void run(const Collective& call, AllReduceAlgorithm algorithm);
+    DPTK_INLINE void run(const Collective& call) override;
 
     /// Sends and receives what is possible without blocking.
-    [[nodiscard]] bool progress();
+    [[nodiscard]] DPTK_INLINE bool progress() override;
 
     /// Returns an independent transport over the same connections. Does not block.
-    [[nodiscard]] TcpTransport duplicate();
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> duplicate() override;
 
     /// Returns a transport over `ranks`, with the same connections. Does not block.
-    [[nodiscard]] TcpTransport subgroup(std::span<const int> ranks, std::string_view name);
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Transport> subgroup(std::span<const int> ranks,
+                                                                  std::string_view name) override;
 
     /// Closes the group, as the destructor does. Does not block.
-    void leave() noexcept { membership_.reset(); }
+    void leave() noexcept override { membership_.reset(); }
 
   private:
     friend struct detail::TcpFactory;

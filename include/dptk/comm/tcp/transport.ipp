@@ -25,9 +25,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE TcpTransport TcpFactory::make(const TcpOptions& options, std::shared_ptr<ControlPlane> control,
-                                          const std::string& address, std::vector<int> job_ranks) {
-    return {options, std::move(control), address, std::move(job_ranks)};
+DPTK_INLINE std::unique_ptr<Transport> TcpFactory::make(const TcpOptions& options,
+                                                        std::shared_ptr<ControlPlane> control,
+                                                        const std::string& address,
+                                                        std::vector<int> job_ranks) {
+    return std::unique_ptr<Transport>(
+        new TcpTransport(options, std::move(control), address, std::move(job_ranks)));
 }
 
 [[nodiscard]] DPTK_INLINE std::vector<int> all_ranks(int size) {
@@ -239,7 +242,7 @@ DPTK_INLINE void TcpTransport::send_recv(const Buffer& out, int to, const Buffer
     run_on_mesh([&] { mesh_->exchange(sent, received); });
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> TcpTransport::start(const Message& message) {
+DPTK_INLINE std::shared_ptr<WorkState> TcpTransport::start_message(const Message& message) {
     const auto begin = [&](auto message_of_mesh) -> std::shared_ptr<WorkState> {
         using Posted = decltype(message_of_mesh);
         const auto posted = std::make_shared<Posted>(std::move(message_of_mesh));
@@ -254,28 +257,31 @@ DPTK_INLINE std::shared_ptr<WorkState> TcpTransport::start(const Message& messag
     return work;
 }
 
-DPTK_INLINE void TcpTransport::run(const Collective& call, AllReduceAlgorithm algorithm) {
+DPTK_INLINE void TcpTransport::run(const Collective& call) {
     CollectiveMessages messages(*this, call);
-    run_on_mesh([&] { algorithms::over_messages(messages, call, algorithm); });
+    run_on_mesh([&] { algorithms::over_messages(messages, call); });
 }
 
 DPTK_INLINE bool TcpTransport::progress() {
     return mesh_ && mesh_->progress();
 }
 
-DPTK_INLINE TcpTransport TcpTransport::duplicate() {
+DPTK_INLINE std::unique_ptr<Transport> TcpTransport::duplicate() {
     Group group = group_;
     group.name += detail::text('.', duplicates_++);
-    return {mesh_, control_, group_.ranks[static_cast<std::size_t>(rank())], std::move(group)};
+    return std::unique_ptr<Transport>(
+        new TcpTransport(mesh_, control_, group_.ranks[static_cast<std::size_t>(rank())], std::move(group)));
 }
 
-DPTK_INLINE TcpTransport TcpTransport::subgroup(std::span<const int> ranks, std::string_view name) {
+DPTK_INLINE std::unique_ptr<Transport> TcpTransport::subgroup(std::span<const int> ranks,
+                                                              std::string_view name) {
     Group group{.name = detail::text(group_.name, '/', name), .ranks = {}, .hosts = {}};
     for (const int member : ranks) {
         group.ranks.push_back(group_.ranks[static_cast<std::size_t>(member)]);
         if (!group_.hosts.empty()) group.hosts.push_back(group_.hosts[static_cast<std::size_t>(member)]);
     }
-    return {mesh_, control_, group_.ranks[static_cast<std::size_t>(rank())], std::move(group)};
+    return std::unique_ptr<Transport>(
+        new TcpTransport(mesh_, control_, group_.ranks[static_cast<std::size_t>(rank())], std::move(group)));
 }
 
 DPTK_INLINE detail::TcpSend TcpTransport::sending(const Buffer& buffer, int to, int tag) const {

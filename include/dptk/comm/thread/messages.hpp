@@ -29,7 +29,7 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
     /// memory of messages that other ranks have posted may have been freed.
     [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message);
 
-    /// Returns the first message to `rank` that no receive waits for: see Channel::try_probe. Throws
+    /// Returns the first message to `rank` that no receive waits for: see Engine::try_probe. Throws
     /// PeerLostError if none can come any more.
     [[nodiscard]] std::optional<MessageInfo> find(int rank, int from, int tag);
 

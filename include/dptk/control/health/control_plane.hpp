@@ -15,8 +15,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/control/health/program_wait.hpp"
@@ -135,6 +137,21 @@ class ControlPlane final : public WatchdogTask,
     [[nodiscard]] std::vector<NumberedCall> calls(std::string_view channel, std::uint64_t after,
                                                   std::uint64_t until);
 
+    /// The agreed errors of this rank.
+    [[nodiscard]] AgreedErrors& agreed_errors() noexcept { return agreed_errors_; }
+
+    /// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the
+    /// job. Rethrows the exception.
+    template <class Fn>
+    [[gnu::always_inline]] void fail_job_on_error(Fn&& fn) {
+        agreed_errors_.note_call();
+        try {
+            fn();
+        } catch (...) {
+            rethrow_after_report(*job_state_, agreed_errors_, rank());
+        }
+    }
+
     /// Returns where this rank's program waits.
     [[nodiscard]] ProgramWait& program() noexcept { return program_; }
 
@@ -243,6 +260,7 @@ class ControlPlane final : public WatchdogTask,
 
     ControlPlaneOptions options_;
     std::shared_ptr<JobState> job_state_;
+    AgreedErrors agreed_errors_;
     ProgramWait program_;
     std::atomic<std::chrono::milliseconds> shortest_timeout_;
     std::mutex report_mutex_;

@@ -30,11 +30,11 @@ DPTK_INLINE void BucketMath::add(const Buffer& to, const Buffer& from, double fa
 }
 
 DPTK_INLINE void BucketMath::all_reduce(ProcessGroup& group, const Buffer& elements) const {
-    group.channel().run({.verb = Verb::all_reduce,
-                         .input = elements,
-                         .output = elements,
-                         .stream = bucket_.stream,
-                         .bucket = static_cast<int>(bucket_.index)});
+    group.engine().run({.verb = Verb::all_reduce,
+                        .input = elements,
+                        .output = elements,
+                        .stream = bucket_.stream,
+                        .bucket = static_cast<int>(bucket_.index)});
 }
 
 DPTK_INLINE void BucketMath::write_all(const Buffer& to, const void* from) const {

@@ -52,14 +52,14 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
                           : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
     call.bucket = static_cast<int>(b);
     if (bucket.gradients().on_device()) {
-        in_flight_[b] = group_.channel().start(call, sent);  // wait() records the end
+        in_flight_[b] = group_.engine().start(call, sent);  // wait() records the end
         if (!is_own_) in_flight_[b].wait();
         in_flight_[b].detach();  // the operation keeps `sent` alive
     } else if (is_own_ && !info.may_block) {
-        in_flight_[b] = group_.channel().start(call, sent, arrive);
+        in_flight_[b] = group_.engine().start(call, sent, arrive);
         in_flight_[b].detach();
     } else {
-        group_.channel().run(call);
+        group_.engine().run(call);
         arrive();
     }
 }

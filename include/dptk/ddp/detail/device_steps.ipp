@@ -29,7 +29,7 @@ DPTK_INLINE DeviceSteps::DeviceSteps(ProcessGroup& group, const ModelParameters&
 
 DPTK_INLINE DeviceSteps::~DeviceSteps() {
     const bool is_in_step = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
-    if (is_in_step || group_.channel().control().job_state()->failed()) return;
+    if (is_in_step || group_.engine().control()->job_state()->failed()) return;
     try {
         if (!is_captured() && has_failed_step(true))
             log(LogLevel::error, group_.rank(),
@@ -364,7 +364,7 @@ DPTK_INLINE bool DeviceSteps::has_failed_step(bool all) {
 DPTK_INLINE bool DeviceSteps::status_ok(LocalStep& own, const LocalStep& step, bool all) {
     bool is_bad = false;
     abort_job_on_error([&] { is_bad = has_failed_step(all); });
-    group_.channel().control().job_state()->check();  // an aborted collective looks completed
+    group_.engine().control()->job_state()->check();  // an aborted collective looks completed
     if (!is_bad) return true;
     own = step;
     if (!any_problem(own)) own.note_count();
@@ -379,11 +379,11 @@ DPTK_INLINE Work DeviceSteps::start(const DeviceLane& lane, Collective call,
                                     std::shared_ptr<const void> keep_alive) {
     call.stream = lane.stream();
     if (!lane.is_captured()) {
-        Work work = group_.channel().start(call, std::move(keep_alive));
+        Work work = group_.engine().start(call, std::move(keep_alive));
         work.detach();  // dptk's own memory, which is freed in stream order
         return work;
     }
-    group_.channel().run(call);
+    group_.engine().run(call);
     return {};
 }
 

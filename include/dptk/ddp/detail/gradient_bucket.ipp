@@ -22,8 +22,8 @@ DPTK_INLINE GradientBucket::GradientBucket(ProcessGroup& group, const Bucket& bu
     gradients_ = count;
     if (status == Status::last_element) ++count;
     all_ = {nullptr, count, bucket.dtype, bucket.device};
-    memory_ = all_.on_device() ? group.channel().allocate_on_device(all_.bytes(), all_.device.index).data
-                               : group.channel().allocate(all_.bytes());
+    memory_ = all_.on_device() ? group.engine().allocate_on_device(all_.bytes(), all_.device.index).data
+                               : group.engine().allocate(all_.bytes());
     all_.data = memory_.get();
 }
 

@@ -44,7 +44,7 @@ DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
 DPTK_INLINE bool GradientPostprocessing::unscale_own(double scale) {
     if (!steps_.lanes()) return detail::unscale(averages(), scale);
     bool finite = true;
-    break_job_unless_agreed(group_.channel().job(), [&] { finite = clipping().unscale(averages(), scale); });
+    group_.engine().control()->fail_job_on_error([&] { finite = clipping().unscale(averages(), scale); });
     return finite;
 }
 

@@ -29,11 +29,11 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
       outcome_(outcome),
       verify_every_(verification_interval(options_)),
       unused_(options_) {
-    if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
+    if (EngineOwner own = group.engine().duplicate()) {
         own_group_ = std::make_unique<ProcessGroup>(std::move(own));
     }
     group_ = own_group_ ? own_group_.get() : &group;
-    const JobState& job = *group.channel().control().job_state();
+    const JobState& job = *group.engine().control()->job_state();
     if (job.is_elastic()) elastic_job_ = &job;
     const PurposeScope here = purpose("the constructor");
 
@@ -94,7 +94,7 @@ DPTK_INLINE void GradientReducer::check_members() const {
 
 DPTK_INLINE PurposeScope GradientReducer::purpose(const char* call) {
     return {
-        group_->channel(),
+        group_->engine(),
         {.call = call, .owner = owner(), .step = clock_ ? clock_->statistics().steps : CallPurpose::no_step},
         own_group_ ? PurposeScope::End::keeps : PurposeScope::End::resets};
 }
@@ -597,7 +597,7 @@ DPTK_INLINE void GradientReducer::check_lazy_gradients() {
 
 DPTK_INLINE void GradientReducer::find_gradients() {
     if (!parameters_.has_lazy_gradients() || !own_.has_addresses || own_.is_shadow) return;
-    break_job_unless_agreed(group_->channel().job(), [&] {
+    group_->engine().control()->fail_job_on_error([&] {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i, IfMissing::make);
         }
@@ -696,7 +696,7 @@ DPTK_INLINE void GradientReducer::reset_step() {
 }
 
 DPTK_INLINE bool GradientReducer::may_communicate_here() const {
-    return own_group_ != nullptr && group_->channel().callable_from_this_thread();
+    return own_group_ != nullptr && group_->engine().callable_from_this_thread();
 }
 
 DPTK_INLINE bool GradientReducer::sends_early() const {

@@ -13,7 +13,7 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/reduce_op.hpp"
-#include "dptk/control/health/agreed_errors.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
@@ -163,7 +163,7 @@ class GradientSteps {
     /// Aborts the job if `action` throws: other ranks cannot know of a local failure.
     template <class Action>
     void abort_job_on_error(Action&& action) {
-        break_job_unless_agreed(group_.channel().job(), std::forward<Action>(action));
+        group_.engine().control()->fail_job_on_error(std::forward<Action>(action));
     }
 
     ProcessGroup& group_;

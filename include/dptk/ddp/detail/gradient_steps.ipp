@@ -46,7 +46,7 @@ DPTK_INLINE double GradientSteps::micro_batch_weight(std::size_t samples) const 
 
 DPTK_INLINE bool GradientSteps::overlaps() const {
     if (!buckets_.devices().empty()) return true;
-    return group_.size() > 1 && !group_.channel().competes_with_compute();
+    return group_.size() > 1 && !group_.engine().competes_with_compute();
 }
 
 DPTK_INLINE void GradientSteps::note_accumulated(std::size_t samples) noexcept {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/engine/work_queue.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "dptk/control/health/control_plane.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE HookBucket hook_bucket(const BucketSet& buckets, std::size_t b,
@@ -26,12 +28,12 @@ DPTK_INLINE HookRunner::HookRunner(ProcessGroup& group, std::shared_ptr<CommHook
     if (!can_duplicate) return;
     own_group_ = std::make_unique<ProcessGroup>(group.duplicate());
     group_ = own_group_.get();
-    group_->channel().set_purpose({.call = "a communication hook", .owner = "DistributedDataParallel"});
-    in_background_ = !group_->channel().progresses_by_caller() && !group_->channel().competes_with_compute();
+    group_->engine().set_purpose({.call = "a communication hook", .owner = "DistributedDataParallel"});
+    in_background_ = !group_->engine().progresses_by_caller() && !group_->engine().competes_with_compute();
 }
 
 DPTK_INLINE void HookRunner::run(HookBucket& bucket) {
-    break_job_unless_agreed(group_->channel().job(), [&] { hook_->reduce(*group_, bucket); });
+    group_->engine().control()->fail_job_on_error([&] { hook_->reduce(*group_, bucket); });
 }
 
 DPTK_INLINE Work HookRunner::start(HookBucket bucket, std::function<void()> then) {

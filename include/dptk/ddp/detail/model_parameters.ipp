@@ -192,8 +192,8 @@ DPTK_INLINE void ModelParameters::broadcast_values(ProcessGroup& group, int root
 }
 
 DPTK_INLINE void ModelParameters::run(ProcessGroup& group, const Collective& call) {
-    if (call.input.on_device()) return group.channel().start(call, nullptr).wait();
-    group.channel().run(call);
+    if (call.input.on_device()) return group.engine().start(call, nullptr).wait();
+    group.engine().run(call);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

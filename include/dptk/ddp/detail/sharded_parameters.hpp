@@ -53,11 +53,11 @@ class ShardedParameters {
             ValueBuffer value_buffer{buckets()[b].memory(), gradients};
             if (options.has_value_memory || gradients.dtype != dtype_of<T>) {
                 value_buffer.values.dtype = dtype_of<T>;
-                value_buffer.memory = group().channel().allocate(value_buffer.values.bytes());
+                value_buffer.memory = group().engine().allocate(value_buffer.values.bytes());
                 value_buffer.values.data = value_buffer.memory.get();
             }
-            value_buffer.peer_gradients = group().channel().peer_memory(gradients);
-            value_buffer.peer_values = group().channel().peer_memory(value_buffer.values);
+            value_buffer.peer_gradients = group().engine().peer_memory(gradients);
+            value_buffer.peer_values = group().engine().peer_memory(value_buffer.values);
             value_buffers_.push_back(std::move(value_buffer));
         }
         read_values();
@@ -146,7 +146,7 @@ class ShardedParameters {
         for (std::size_t b = 0; b < buckets().size(); ++b) {
             Collective call = buckets()[b].reduce_scatter(op, group().rank(), group().size());
             call.bucket = static_cast<int>(b);
-            group().channel().run(call);
+            group().engine().run(call);
         }
     }
 
@@ -157,7 +157,7 @@ class ShardedParameters {
                 elements(value_buffers_[piece.bucket].values, piece.in_bucket, piece.count);
             if (there.data() != value(piece).data()) detail::copy(value(piece), there.begin());
         }
-        const bool in_background = !group().channel().competes_with_compute();
+        const bool in_background = !group().engine().competes_with_compute();
         std::vector<Work, PoolAllocator<Work>> works(value_buffers_.size());
         for (std::size_t b = 0; b < value_buffers_.size(); ++b) {
             const ValueBuffer& value_buffer = value_buffers_[b];
@@ -168,9 +168,9 @@ class ShardedParameters {
                 .output = value_buffer.values,
                 .bucket = static_cast<int>(b)};
             if (in_background) {
-                works[b] = group().channel().start(call, value_buffer.memory);
+                works[b] = group().engine().start(call, value_buffer.memory);
             } else {
-                group().channel().run(call);
+                group().engine().run(call);
             }
         }
         for (std::size_t b = 0; b < value_buffers_.size(); ++b) {

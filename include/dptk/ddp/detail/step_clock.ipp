@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/log.hpp"
 
@@ -13,7 +14,7 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE StepClock::~StepClock() {
     const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-    if (!timeline_ || unwinding || group_.channel().control().job_state()->failed()) return;
+    if (!timeline_ || unwinding || group_.engine().control()->job_state()->failed()) return;
     try {
         timeline_->write();
     } catch (const std::exception& error) {
@@ -60,7 +61,7 @@ DPTK_INLINE void StepClock::end_step(const std::vector<std::size_t>& arrival_ord
         return std::chrono::microseconds(static_cast<std::int64_t>(time * 1e6));
     };
     const StepTimes& all = statistics_.all_steps;
-    group_.channel().control().note_progress({.steps = statistics_.steps,
+    group_.engine().control()->note_progress({.steps = statistics_.steps,
                                               .compute = microseconds(all.compute),
                                               .waiting = microseconds(all.communication - all.overlapped)});
 }

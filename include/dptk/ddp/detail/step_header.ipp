@@ -6,7 +6,7 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
     write(group, own);
-    work_ = group.channel().start(call(), sums_);
+    work_ = group.engine().start(call(), sums_);
     work_.detach();  // the operation keeps the sums alive
     started_ = true;
 }
@@ -14,9 +14,9 @@ DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
 DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
     // Other ranks may make this call nonblocking. MPI does not match a blocking call with a nonblocking one:
     // if it makes progress only within calls, this rank makes the nonblocking call, too.
-    if (group.channel().progresses_by_caller()) return start(group, own);
+    if (group.engine().progresses_by_caller()) return start(group, own);
     write(group, own);
-    group.channel().run(call());
+    group.engine().run(call());
     started_ = true;
 }
 

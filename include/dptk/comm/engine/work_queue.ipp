@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/engine/work_queue.hpp"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/call_checker.hpp"
+#include "dptk/comm/engine/call_checker.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -108,8 +108,8 @@ DPTK_INLINE CallChecker::CallChecker(std::shared_ptr<ControlPlane> control,
       progress_(std::move(progress)),
       store_(control_->store()->clone()) {}
 
-DPTK_INLINE void CallChecker::check(const Collective& call, AllReduceAlgorithm algorithm) {
-    with_first_cause(*control_->job_state(), [&] { agree_on(call, algorithm); });
+DPTK_INLINE void CallChecker::check(const Collective& call) {
+    with_first_cause(*control_->job_state(), [&] { agree_on(call); });
 }
 
 DPTK_INLINE void CallChecker::announce() {
@@ -121,8 +121,8 @@ DPTK_INLINE void CallChecker::leave() {
     store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left"));
 }
 
-DPTK_INLINE void CallChecker::agree_on(const Collective& call, AllReduceAlgorithm algorithm) {
-    const WaitRecord here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
+DPTK_INLINE void CallChecker::agree_on(const Collective& call) {
+    const WaitRecord here{channel(), ++calls_, ranks(), fingerprint(call)};
     store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
     const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
     if (first != own_call(here) && call_in(first) != here.call)
@@ -165,7 +165,7 @@ DPTK_INLINE int CallChecker::rank_in(std::string_view first) {
     return rank;
 }
 
-DPTK_INLINE std::string CallChecker::fingerprint(const Collective& call, AllReduceAlgorithm algorithm) {
+DPTK_INLINE std::string CallChecker::fingerprint(const Collective& call) {
     std::string out = describe(call);
     if (call.shared_shape().dtype == DType::opaque && has_buffers(call.verb))
         out += text(" of ", call.shared_shape().opaque_size, " bytes each");
@@ -176,8 +176,8 @@ DPTK_INLINE std::string CallChecker::fingerprint(const Collective& call, AllRedu
         const auto* bytes = reinterpret_cast<const char*>(call.counts.data());
         if (shown < call.counts.size()) out += text(" ... (", fnv1a({bytes, call.counts.size_bytes()}), ')');
     }
-    if (call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic)
-        out += text(" by ", algorithm_name(algorithm));
+    if (call.verb == Verb::all_reduce && call.algorithm != AllReduceAlgorithm::automatic)
+        out += text(" by ", algorithm_name(call.algorithm));
     return out;
 }
 

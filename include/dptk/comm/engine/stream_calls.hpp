@@ -1,5 +1,5 @@
-/// Calls of one channel that execute on a GPU stream. The calls and the memory that they use are kept alive
-/// until the calls have ended, even if the caller drops their Work. While calls are in flight, the channel's
+/// Calls of one engine that execute on a GPU stream. The calls and the memory that they use are kept alive
+/// until the calls have ended, even if the caller drops their Work. While calls are in flight, the engine's
 /// CallTracker shows the last call as active, so that timeouts apply to calls for which the host does not
 /// wait.
 #pragma once
@@ -80,5 +80,5 @@ class StreamCalls final : public WatchdogTask {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/stream_calls.ipp"
+#include "dptk/comm/engine/stream_calls.ipp"
 #endif

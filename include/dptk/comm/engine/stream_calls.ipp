@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/stream_calls.hpp"
+#include "dptk/comm/engine/stream_calls.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/started_calls.hpp"
+#include "dptk/comm/engine/started_calls.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -118,6 +118,10 @@ DPTK_INLINE void StartedCalls::await_end() {
 DPTK_INLINE void StartedCalls::abandon() {
     for (std::vector<Started>* const calls : {&started_.all, &messages_.all})
         if (!calls->empty()) static_cast<void>(new std::vector<Started>(std::move(*calls)));  // for ever
+    // Those that have not been executed use no memory. They may keep their engine alive, which owns this
+    // object.
+    deferred_.clear();
+    last_deferred_ = nullptr;
 }
 
 DPTK_INLINE void StartedCalls::Started::finish() const {

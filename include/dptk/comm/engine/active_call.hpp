@@ -1,4 +1,4 @@
-/// Tracking of calls in flight: shows the watchdog which call a channel executes, or for which started
+/// Tracking of calls in flight: shows the watchdog which call an engine executes, or for which started
 /// operation the caller waits.
 #pragma once
 
@@ -71,7 +71,7 @@ class TrackedWork final : public WorkState {
     /// What happens to the operation when the job fails: it ends by itself, or it cannot be stopped.
     enum class AtFailure { ends, continues };
 
-    /// `timeout` is the time limit of the call; 0 means the channel's.
+    /// `timeout` is the time limit of the call; 0 means the engine's.
     TrackedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
                 std::shared_ptr<CallTracker> tracker, const PackedCall& call,
                 std::chrono::milliseconds timeout, std::function<void()> then, AtFailure at_failure);
@@ -112,5 +112,5 @@ class TrackedWork final : public WorkState {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/active_call.ipp"
+#include "dptk/comm/engine/active_call.ipp"
 #endif

@@ -72,5 +72,5 @@ class BatchedMessage final : public WorkState {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/message_batch.ipp"
+#include "dptk/comm/engine/message_batch.ipp"
 #endif

@@ -1,4 +1,4 @@
-/// Started operations of one channel that progress, or are executed, only while the caller waits. The
+/// Started operations of one engine that progress, or are executed, only while the caller waits. The
 /// operations are kept alive until they have ended, even if the caller drops their Work.
 #pragma once
 
@@ -73,7 +73,7 @@ class StartedCalls {
             finish_some_before(call);
     }
 
-    /// Completes all operations when the channel closes. Throws the first error that was not reported.
+    /// Completes all operations when the engine closes. Throws the first error that was not reported.
     void finish_all();
 
     /// Waits until all operations have ended. Called after a failure of the job that ends the operations.
@@ -118,5 +118,5 @@ class StartedCalls {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/started_calls.ipp"
+#include "dptk/comm/engine/started_calls.ipp"
 #endif

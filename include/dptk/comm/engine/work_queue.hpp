@@ -1,4 +1,4 @@
-/// A queue that runs the operations of one channel in the order in which they were started, on a background
+/// A queue that runs the operations of one engine in the order in which they were started, on a background
 /// thread that is created for the first operation.
 #pragma once
 
@@ -127,5 +127,5 @@ class WorkQueue {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/work_queue.ipp"
+#include "dptk/comm/engine/work_queue.ipp"
 #endif

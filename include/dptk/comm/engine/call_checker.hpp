@@ -16,8 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include "dptk/comm/algorithms/run.hpp"
-#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/call_tracker.hpp"
@@ -103,7 +101,7 @@ class CallChecker {
 
     /// Blocks until all ranks have reached this call. Throws MismatchError, as an agreed error, if their
     /// calls differ.
-    void check(const Collective& call, AllReduceAlgorithm algorithm);
+    void check(const Collective& call);
 
     /// Counts a call of the program that is about to be checked. Sends nothing.
     void announce();
@@ -117,7 +115,7 @@ class CallChecker {
     /// How long a rank waits for the others before it looks for the cause of the delay.
     static constexpr std::chrono::milliseconds grace_period{1000};
 
-    void agree_on(const Collective& call, AllReduceAlgorithm algorithm);
+    void agree_on(const Collective& call);
 
     [[nodiscard]] const std::vector<int>& ranks() const noexcept { return tracker_->identity().ranks; }
 
@@ -130,7 +128,7 @@ class CallChecker {
     [[nodiscard]] static int rank_in(std::string_view first);
 
     /// Returns a description of everything that must be the same on all ranks.
-    [[nodiscard]] static std::string fingerprint(const Collective& call, AllReduceAlgorithm algorithm);
+    [[nodiscard]] static std::string fingerprint(const Collective& call);
 
     void post_verdict(const WaitRecord& place, std::string_view verdict);
 
@@ -200,5 +198,5 @@ class CheckedWork final : public WorkState {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/call_checker.ipp"
+#include "dptk/comm/engine/call_checker.ipp"
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/active_call.hpp"
+#include "dptk/comm/engine/active_call.hpp"
 
 #include <string_view>
 #include <utility>

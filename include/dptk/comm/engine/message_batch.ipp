@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/detail/message_batch.hpp"
+#include "dptk/comm/engine/message_batch.hpp"
 
 #include <utility>
 
