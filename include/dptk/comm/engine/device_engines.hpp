@@ -20,7 +20,7 @@ class DeviceEngines {
     explicit DeviceEngines(Engine& host) : host_(host) {}
 
     /// Returns the engine of a device. If only other devices are connected, returns the engine of the first
-    /// of them: calls on that engine throw, because the memory is on another device.
+    /// one, whose calls throw, because the memory is on another device.
     [[nodiscard]] Engine& engine(int device);
 
     /// Returns the engine of a device. The first call for a device connects the engine, and is collective.

@@ -55,8 +55,8 @@ class Engine {
     [[nodiscard]] static EngineOwner open(std::unique_ptr<Transport> transport, const InitOptions& options);
     [[nodiscard]] static EngineOwner open(std::unique_ptr<Transport> transport);
 
-    /// Opens an engine in a job that already has one, over the same or another transport. `progress` is that
-    /// of the other engine.
+    /// Opens an engine in a job that already has one, over the same or another transport. Pass the progress()
+    /// of that engine.
     [[nodiscard]] static EngineOwner open(std::unique_ptr<Transport> transport,
                                           std::shared_ptr<ControlPlane> control, ChannelIdentity identity,
                                           std::function<bool()> progress = nullptr);
